@@ -1,0 +1,57 @@
+# Every target sets up what it needs: Python 3.11 or newer, make and a C compiler are all a machine must have.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+TEST_JOBS ?= 2
+DEMO_SEED ?= 1
+
+# One BLAS thread: on few cores threaded small matrices are slower, and much slower beside another process.
+export OPENBLAS_NUM_THREADS ?= 1
+export OMP_NUM_THREADS ?= 1
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint format types pytest bench figures clean
+
+help: ## list the targets
+	@echo "make TARGET, where TARGET is one of:"
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
+
+install: $(INSTALLED) ## set up the virtual environment in .venv (the other targets do it themselves)
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("hpsde needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' --constraint constraints.txt
+	@touch $@
+
+demo: $(INSTALLED) ## learn a task with three solutions, draw it, and say what was found (two minutes at most)
+	$(BIN)/python examples/demo.py --seed $(DEMO_SEED) --out demo
+
+test: lint types pytest ## lint, types and all tests: what must pass before a change goes in
+
+lint: $(INSTALLED) ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(INSTALLED) ## ruff: repair what it can, and format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(INSTALLED) ## mypy
+	$(BIN)/mypy
+
+pytest: $(INSTALLED) ## the tests alone
+	JAX_PLATFORMS=cpu $(BIN)/pytest -n $(TEST_JOBS)
+
+bench: $(INSTALLED) ## run all benchmarks and print their figures
+	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+figures: $(INSTALLED) ## draw the pictures of the README and docs anew
+	$(BIN)/hpsde run toy-triple --seed 1 --quiet --force --out runs/figures/toy-triple
+	$(BIN)/hpsde plot runs/figures/toy-triple --out docs/images/toy-triple.png
+
+clean: ## remove the virtual environment, caches and what was produced
+	rm -rf $(VENV) demo runs build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +

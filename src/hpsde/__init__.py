@@ -1,0 +1,1 @@
+"""Hierarchical policy search by return-weighted density estimation."""

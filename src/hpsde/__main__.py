@@ -1,0 +1,7 @@
+"""`python -m hpsde` is the command `hpsde`."""
+
+import sys
+
+from hpsde.cli import main
+
+sys.exit(main())

@@ -1,0 +1,48 @@
+"""Checks of the user's arrays, once, at the boundary: name, expected, actual."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hpsde.errors import InputError
+
+
+def as_numbers(name: str, values: Any) -> np.ndarray:
+    """`values` as a float array, or an error that says what came."""
+    try:
+        return np.asarray(values, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must be numbers; got {type(values).__name__}: {error}") from error
+
+
+def check_rows(name: str, values: Any, size: int, rows: int | None = None) -> np.ndarray:
+    """An array [rows, size] of finite numbers. With size 1 a flat array [rows] is taken as a column."""
+    array = as_numbers(name, values)
+    if array.ndim == 1 and size == 1:
+        array = array[:, None]
+    wanted = f"[{'N' if rows is None else rows}, {size}]"
+    if array.ndim != 2 or array.shape[1] != size or (rows is not None and array.shape[0] != rows):
+        raise InputError(f"{name} must have shape {wanted}; got {list(np.shape(values))}")
+    bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
+    if len(bad):
+        raise InputError(f"{name} must be finite; row {bad[0]} is {array[bad[0]].tolist()} ({len(bad)} such rows)")
+    return array
+
+
+def check_returns(returns: Any, rows: int, failed: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Returns [rows], finite where not failed, NaN where failed; and the failed rollouts [rows]."""
+    values = as_numbers("returns", returns)
+    if values.shape != (rows,):
+        raise InputError(f"returns must have shape [{rows}]; got {list(values.shape)}")
+    lost = np.zeros(rows, dtype=bool) if failed is None else np.asarray(failed)
+    if lost.shape != (rows,) or lost.dtype != bool:
+        raise InputError(f"failed must be {rows} booleans; got shape {list(lost.shape)} of {lost.dtype}")
+    bad = np.flatnonzero(~np.isfinite(values) & ~lost)
+    if len(bad):
+        raise InputError(
+            f"returns must be finite; number {bad[0]} is {values[bad[0]]} ({len(bad)} such). "
+            "Mark a rollout that gave no return as failed: tell(..., failed=mask)"
+        )
+    return np.where(lost, np.nan, values), lost

@@ -1,0 +1,23 @@
+"""Double precision for the numerics of hpsde, without touching the user's JAX settings."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+import jax
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def double_precision(function: Callable[P, T]) -> Callable[P, T]:
+    """Run `function` with 64-bit JAX types. The setting holds for this thread and this call alone."""
+
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+        with jax.enable_x64(True):
+            return function(*args, **kwargs)
+
+    return wrapped

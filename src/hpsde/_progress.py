@@ -1,0 +1,92 @@
+"""One line that tells a waiting person how far a run is. Never more than a help: without rich, no bar."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+Value = float | int | str | None
+
+# Fields shown under another name than their own.
+LABELS = {"mean_return": "return", "returns": "return", "options_kept": "options", "ess": "ESS"}
+
+
+class ProgressBar(Protocol):
+    """Something that can be told how far a run is."""
+
+    def update(self, done: int, **fields: Value) -> None:
+        """`done` of the total are done; `fields` are shown beside the bar (None: left out)."""
+
+
+class NoBar:
+    """The bar that shows nothing."""
+
+    def update(self, done: int, **fields: Value) -> None:
+        """Ignore it."""
+
+
+@contextmanager
+def progress_bar(total: int, enabled: bool = True, label: str = "rollouts") -> Iterator[ProgressBar]:
+    """A bar on standard error, up to `total`, with the time left.
+
+    Shows nothing when `enabled` is False, standard error is not a terminal, or rich is not installed.
+    """
+    bar = _rich_bar(total, label) if enabled and sys.stderr is not None and sys.stderr.isatty() else None
+    if bar is None:
+        yield NoBar()
+        return
+    with bar:
+        yield bar
+
+
+def describe(**fields: Value) -> str:
+    """The fields as one short text: 'return 99.98  options 4  ESS 312'."""
+    shown = {
+        LABELS.get(name, name.replace("_", " ")): value for name, value in fields.items() if value is not None
+    }
+    return "  ".join(f"{name} {_short(value)}" for name, value in shown.items())
+
+
+def _short(value: float | int | str) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _rich_bar(total: int, label: str) -> _RichBar | None:
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    except ImportError:
+        return None
+    progress = Progress(
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn(label),
+        TextColumn("[cyan]{task.fields[text]}"),
+        TimeRemainingColumn(),
+        TextColumn("left"),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    return _RichBar(progress, total)
+
+
+class _RichBar:
+    """A rich progress display with one task."""
+
+    def __init__(self, progress: Any, total: int):
+        self._progress = progress
+        self._task = self._progress.add_task("", total=total, text="")
+
+    def __enter__(self) -> _RichBar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def update(self, done: int, **fields: Value) -> None:
+        self._progress.update(self._task, completed=done, text=describe(**fields))

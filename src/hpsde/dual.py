@@ -1,0 +1,136 @@
+"""Contextual softmax weights: the dual problem shared by the return weights and by REPS.
+
+For a temperature T the weights are
+
+    d_i = b_i exp((R_i - V(s_i)) / T) / Z,     V(s) = v^T phi(s),
+
+with v chosen so that the weighted features keep their mean, sum_i d_i phi_i = phi_hat. Z absorbs the
+normalisation, so a constant feature changes nothing. T itself is the root of a scalar condition: a bound on
+the KL divergence (REPS) or a wanted effective sample size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import logsumexp
+
+from hpsde._shapes import Array, Float
+
+FEATURE_RIDGE = 1e-3
+NEWTON_STEPS = 30
+BISECTION_STEPS = 48
+LOG_TEMPERATURE_RANGE = (-14.0, 14.0)
+
+
+class Tilt(NamedTuple):
+    """Weights tilted towards high returns: log d_i (normalised), u = v / T and T."""
+
+    log_weights: Float[Array, " N"]
+    u: Float[Array, " F"]
+    temperature: Float[Array, ""]
+
+
+def effective_sample_size(log_weights: Float[Array, " N"]) -> Float[Array, ""]:
+    """ESS = (sum w)^2 / sum w^2 of weights given by their logarithms."""
+    return jnp.exp(2.0 * logsumexp(log_weights) - logsumexp(2.0 * log_weights))
+
+
+def kl_divergence(log_p: Float[Array, " N"], log_q: Float[Array, " N"]) -> Float[Array, ""]:
+    """KL(p || q) of normalised weights given by their logarithms; entries with p = 0 count nothing."""
+    present = jnp.isfinite(log_p)
+    difference = jnp.where(present, log_p, 0.0) - jnp.where(present, log_q, 0.0)
+    return jnp.sum(jnp.where(present, jnp.exp(log_p) * difference, 0.0))
+
+
+def standardise_features(
+    features: Float[Array, "N F"], log_base: Float[Array, " N"]
+) -> Float[Array, "N F"]:
+    """Features with mean 0 and deviation 1 under the base weights; a constant feature becomes 0."""
+    base = jnp.exp(log_base - logsumexp(log_base))
+    centred = features - base @ features
+    deviation = jnp.sqrt(base @ centred**2)
+    usable = deviation > 1e-9 * (1.0 + jnp.max(jnp.abs(features), axis=0))
+    return jnp.where(usable, centred / jnp.where(usable, deviation, 1.0), 0.0)
+
+
+def match_features(
+    log_tilted: Float[Array, " N"], features: Float[Array, "N F"], start: Float[Array, " F"]
+) -> tuple[Float[Array, " N"], Float[Array, " F"]]:
+    """Weights proportional to exp(log_tilted - phi^T u) whose mean feature is 0, by damped Newton steps.
+
+    Minimises the convex  log sum_i exp(log_tilted_i - phi_i^T u) + ridge / 2 |u|^2. The small ridge bounds u
+    where no weights can keep the mean exactly (the samples lie on one side of it).
+    """
+    identity = jnp.eye(features.shape[1])
+    lengths = jnp.array([1.0, 0.5, 0.2, 0.05, 0.01, 0.0])
+
+    def objective(u: Array) -> Array:
+        return logsumexp(log_tilted - features @ u) + 0.5 * FEATURE_RIDGE * jnp.sum(u**2)
+
+    def step(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        u, _, count = carry
+        weights = jax.nn.softmax(log_tilted - features @ u)
+        mean = weights @ features
+        gradient = FEATURE_RIDGE * u - mean
+        curvature = (features.T * weights) @ features - jnp.outer(mean, mean) + FEATURE_RIDGE * identity
+        direction = jnp.linalg.solve(curvature, gradient)
+        values = jax.vmap(lambda length: objective(u - length * direction))(lengths)
+        moved = lengths[jnp.argmin(values)] * direction
+        return u - moved, jnp.max(jnp.abs(moved)), count + 1
+
+    def unfinished(carry: tuple[Array, Array, Array]) -> Array:
+        _, moved, count = carry
+        return (moved > 1e-10) & (count < NEWTON_STEPS)
+
+    u, _, _ = jax.lax.while_loop(unfinished, step, (start, jnp.array(jnp.inf), jnp.array(0)))
+    return jax.nn.log_softmax(log_tilted - features @ u), u
+
+
+def tilt(
+    returns: Float[Array, " N"],
+    features: Float[Array, "N F"],
+    log_base: Float[Array, " N"],
+    temperature: Float[Array, ""],
+    start: Float[Array, " F"],
+) -> Tilt:
+    """Feature-matched softmax weights at a given temperature. `features` have mean 0 under phi_hat."""
+    log_weights, u = match_features(log_base + returns / temperature, features, start)
+    return Tilt(log_weights, u, temperature)
+
+
+def solve_temperature(
+    returns: Float[Array, " N"],
+    features: Float[Array, "N F"],
+    log_base: Float[Array, " N"],
+    excess: Callable[[Array], Array],
+) -> Tilt:
+    """Weights at the temperature where `excess(log_weights)` crosses zero from below as T grows.
+
+    `excess` is negative while the weights are too sharp and positive while they are too flat. Bisection in
+    log T relative to the spread of the returns, each step starting from the last u; where no temperature in
+    the range satisfies the condition, the end nearest to it is taken.
+    """
+    spread = return_spread(returns, log_base)
+    low, high = (jnp.array(end) for end in LOG_TEMPERATURE_RANGE)
+
+    def step(_: int, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        low, high, u = carry
+        middle = 0.5 * (low + high)
+        tilted = tilt(returns, features, log_base, spread * jnp.exp(middle), u)
+        too_sharp = excess(tilted.log_weights) < 0.0
+        return jnp.where(too_sharp, middle, low), jnp.where(too_sharp, high, middle), tilted.u
+
+    start = jnp.zeros(features.shape[1])
+    _, high, u = jax.lax.fori_loop(0, BISECTION_STEPS, step, (low, high, start))
+    return tilt(returns, features, log_base, spread * jnp.exp(high), u)
+
+
+def return_spread(returns: Float[Array, " N"], log_base: Float[Array, " N"]) -> Float[Array, ""]:
+    """Deviation of the returns under the base weights; 1 where all returns are equal."""
+    base = jnp.exp(log_base - logsumexp(log_base))
+    deviation = jnp.sqrt(base @ (returns - base @ returns) ** 2)
+    return jnp.where(deviation > 1e-12 * (1.0 + jnp.max(jnp.abs(returns))), deviation, 1.0)

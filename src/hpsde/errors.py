@@ -1,0 +1,29 @@
+"""The errors of hpsde. Each says what was expected and what came."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class HpsdeError(Exception):
+    """Base of all errors that hpsde raises on purpose."""
+
+
+class InputError(HpsdeError, ValueError):
+    """A value from the user does not fit: wrong shape, not finite, out of range."""
+
+
+class AskTellError(HpsdeError, RuntimeError):
+    """ask and tell were called in an order that has no meaning."""
+
+
+class UnknownNameError(HpsdeError, ValueError):
+    """A name that stands for nothing; the message lists the names that do."""
+
+    def __init__(self, kind: str, name: str, valid: Iterable[str]):
+        self.kind, self.name, self.valid = kind, name, tuple(valid)
+        super().__init__(f"unknown {kind} {name!r}; valid are: {', '.join(self.valid)}")
+
+
+class FileFormatError(HpsdeError, ValueError):
+    """A file is not what it should be: another format, a newer version, damaged."""

@@ -1,0 +1,100 @@
+"""Context features phi(s) of the option policies: linear, squared exponential, or any callable.
+
+The constant is not among them: every option has its own offset (gaussian.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpsde.errors import InputError, UnknownNameError
+
+FEATURE_NAMES = ("linear", "squared-exponential")
+
+
+@dataclass(frozen=True)
+class Linear:
+    """phi(s) = (s - centre) / scale; with the options' offset this is the paper's [s, 1]."""
+
+    centre: np.ndarray
+    scale: np.ndarray
+    kind: str = "linear"
+
+    def __call__(self, contexts: np.ndarray) -> np.ndarray:
+        """Features [N, S] of contexts [N, S]."""
+        return (contexts - self.centre) / self.scale
+
+
+@dataclass(frozen=True)
+class SquaredExponential:
+    """phi_j(s) = exp(-(s - s_j)^T Lambda (s - s_j)), Lambda = diag(1 / (2 bandwidth^2))."""
+
+    centres: np.ndarray
+    bandwidth: np.ndarray
+    kind: str = "squared-exponential"
+
+    def __call__(self, contexts: np.ndarray) -> np.ndarray:
+        """Features [N, F] of contexts [N, S]."""
+        difference = (contexts[:, None, :] - self.centres[None, :, :]) / self.bandwidth
+        return np.exp(-0.5 * np.sum(difference**2, axis=-1))
+
+
+@dataclass(frozen=True)
+class Custom:
+    """Features by the user's own function [N, S] -> [N, F]."""
+
+    function: Callable[[np.ndarray], np.ndarray]
+    kind: str = "custom"
+
+    def __call__(self, contexts: np.ndarray) -> np.ndarray:
+        """Features [N, F] of contexts [N, S]."""
+        values = np.asarray(self.function(contexts), dtype=float)
+        if values.ndim != 2 or values.shape[0] != contexts.shape[0] or not np.all(np.isfinite(values)):
+            raise InputError(
+                f"features must map contexts {contexts.shape} to finite numbers [{contexts.shape[0]}, F]; "
+                f"got shape {values.shape}"
+            )
+        return values
+
+
+FeatureMap = Linear | SquaredExponential | Custom
+
+
+def make_features(
+    features: str | Callable[[np.ndarray], np.ndarray], contexts: np.ndarray, count: int | None = None
+) -> FeatureMap:
+    """The feature map for contexts like the given ones; `count` is the number of squared exponentials."""
+    if isinstance(features, (Linear, SquaredExponential, Custom)):
+        return features
+    if callable(features):
+        return Custom(features)
+    centre, scale = contexts.mean(axis=0), contexts.std(axis=0)
+    scale = np.where(scale > 1e-9 * (1.0 + np.abs(centre)), scale, 1.0)
+    if features == "linear" or (features in FEATURE_NAMES and contexts.shape[1] == 0):
+        return Linear(centre, scale)
+    if features == "squared-exponential":
+        unit = (contexts - centre) / scale
+        chosen = spread_points(unit, count or default_count(contexts.shape[1]))
+        gaps = np.sqrt(np.sum((chosen[:, None] - chosen[None]) ** 2, axis=-1))
+        nearest = np.sort(gaps, axis=1)[:, 1] if len(chosen) > 1 else np.ones(1)
+        bandwidth = max(float(np.mean(nearest)), 1e-6)
+        return SquaredExponential(centre + scale * chosen, scale * bandwidth)
+    raise UnknownNameError("features", str(features), FEATURE_NAMES)
+
+
+def default_count(context_size: int) -> int:
+    """Squared exponentials for a context of this size: 10 on a line, a few tens in space."""
+    return (10, 16, 27)[min(context_size, 3) - 1]
+
+
+def spread_points(points: np.ndarray, count: int) -> np.ndarray:
+    """At most `count` of the points, spread evenly: farthest-point traversal from the one nearest the mean."""
+    chosen = [int(np.argmin(np.sum((points - points.mean(axis=0)) ** 2, axis=1)))]
+    distance = np.sum((points - points[chosen[0]]) ** 2, axis=1)
+    while len(chosen) < count and distance.max() > 1e-12:
+        chosen.append(int(np.argmax(distance)))
+        distance = np.minimum(distance, np.sum((points - points[chosen[-1]]) ** 2, axis=1))
+    return points[np.sort(chosen)]

@@ -1,0 +1,157 @@
+"""Gating policies pi(o | s) (paper, "Selection of the Option Policy").
+
+Three gates answer one question: `scores(...)`, how good each option is in each context [O, C], for learning
+(optimistic) and for use (greedy). The GP gate is the paper's; softmax and marginal are those it is compared with.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.optimize import minimize
+
+from hpsde import gaussian, gp
+from hpsde._shapes import Array, Float, Int
+from hpsde.gaussian import LinearGaussian
+from hpsde.warp import Warp
+
+GATES = ("gp", "softmax", "marginal")
+
+
+class GPGate(NamedTuple):
+    """Expected return of each option by a Gaussian process over z = [xi, s]."""
+
+    process: gp.GP
+    scores: Float[Array, " N"]  # warped returns at the process's points, kept so that a saved gate can be rebuilt
+    warp: Warp
+
+    kind = "gp"
+
+
+class SoftmaxGate(NamedTuple):
+    """pi(o | s) proportional to exp(theta_o^T [phi(s), 1]): the gate of HiREPS."""
+
+    theta: Float[Array, "O G"]
+
+    kind = "softmax"
+
+
+class MarginalGate(NamedTuple):
+    """p(o | s) of the density estimate: one weighted Gaussian over the context per option."""
+
+    log_share: Float[Array, " O"]
+    mean: Float[Array, "O S"]
+    covariance: Float[Array, "O S S"]
+
+    kind = "marginal"
+
+
+Gate = GPGate | SoftmaxGate | MarginalGate
+
+
+@jax.jit
+def gp_moments(
+    process: gp.GP, options: LinearGaussian, features: Float[Array, "C F"], contexts: Float[Array, "C S"]
+) -> tuple[Float[Array, "O C"], Float[Array, "O C"]]:
+    """Mean and deviation of the return of every option in every context, in warped units (Girard 2002)."""
+    moments = gp.option_moments(process, gaussian.means(options, features), options.Sigma, contexts)
+    return moments.mean, jnp.sqrt(moments.variance)
+
+
+@jax.jit
+def gp_means(
+    process: gp.GP, options: LinearGaussian, features: Float[Array, "C F"], contexts: Float[Array, "C S"]
+) -> Float[Array, "O C"]:
+    """The mean alone: without the variance it costs N instead of N^2 per option and context."""
+    return gp.option_moments(process, gaussian.means(options, features), options.Sigma, contexts).mean
+
+
+@jax.jit
+def softmax_log_probabilities(gate: SoftmaxGate, features: Float[Array, "C F"]) -> Float[Array, "O C"]:
+    """log pi(o | s) of the softmax gate."""
+    design = jnp.concatenate([features, jnp.ones((features.shape[0], 1))], axis=1)
+    return jax.nn.log_softmax(gate.theta @ design.T, axis=0)
+
+
+@jax.jit
+def marginal_log_probabilities(gate: MarginalGate, contexts: Float[Array, "C S"]) -> Float[Array, "O C"]:
+    """log p(o | s) of the mixture marginal."""
+    count, size = gate.mean.shape
+    constant = LinearGaussian(gate.mean, jnp.zeros((count, 0, size)), gate.covariance)
+    log_context = gaussian.log_density(constant, jnp.zeros((contexts.shape[0], 0)), contexts)
+    return jax.nn.log_softmax(gate.log_share[:, None] + log_context, axis=0)
+
+
+@jax.jit
+def _softmax_loss(
+    theta: Float[Array, "O G"], design: Float[Array, "N G"], targets: Float[Array, "O N"], ridge: float
+) -> tuple[Float[Array, ""], Float[Array, "O G"]]:
+    def loss(theta: Array) -> Array:
+        return -jnp.sum(targets * jax.nn.log_softmax(theta @ design.T, axis=0)) + ridge * jnp.sum(theta**2)
+
+    return jax.value_and_grad(loss)(theta)
+
+
+def fit_softmax(
+    features: Float[Array, "N F"], targets: Float[Array, "O N"], ridge: float = 1e-3
+) -> SoftmaxGate:
+    """Softmax regression of the option weights P_oi on the features, by weighted maximum likelihood."""
+    design = jnp.concatenate([features, jnp.ones((features.shape[0], 1))], axis=1)
+    targets = targets / jnp.maximum(jnp.sum(targets), 1e-300)
+    shape = (targets.shape[0], design.shape[1])
+
+    def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = _softmax_loss(jnp.asarray(flat.reshape(shape)), design, targets, ridge)
+        return float(value), np.asarray(gradient, dtype=float).ravel()
+
+    result = minimize(objective, np.zeros(shape).ravel(), jac=True, method="L-BFGS-B")
+    return SoftmaxGate(jnp.asarray(result.x.reshape(shape)))
+
+
+@jax.jit
+def fit_marginal(contexts: Float[Array, "N S"], targets: Float[Array, "O N"]) -> MarginalGate:
+    """Weighted Gaussian over the contexts of every option; one pseudo sample of unit spread keeps it proper."""
+    total = jnp.sum(targets)
+    share = jnp.sum(targets, axis=1) / jnp.maximum(total, 1e-300)
+    size = contexts.shape[1]
+
+    def one(weights: Array) -> tuple[Array, Array]:
+        mass = jnp.sum(weights)
+        weights = weights / jnp.maximum(mass, 1e-300)
+        mean = weights @ contexts
+        centred = contexts - mean
+        effective = 1.0 / jnp.maximum(jnp.sum(weights**2), 1e-12)
+        spread = (centred.T * weights) @ centred
+        return mean, (effective * spread + jnp.eye(size)) / (effective + 1.0)
+
+    mean, covariance = jax.vmap(one)(targets)
+    return MarginalGate(jnp.log(jnp.maximum(share, 1e-300)), mean, covariance)
+
+
+def scores(
+    gate: Gate,
+    options: LinearGaussian,
+    features: Float[Array, "C F"],
+    contexts: Float[Array, "C S"],
+    kappa: float,
+) -> Float[Array, "O C"]:
+    """What the gate maximises: mean + kappa deviation of the return (UCB; kappa = 0 greedy), or log pi(o | s)."""
+    if isinstance(gate, GPGate):
+        if kappa == 0.0:
+            return gp_means(gate.process, options, features, contexts)
+        mean, deviation = gp_moments(gate.process, options, features, contexts)
+        return mean + kappa * deviation
+    if isinstance(gate, SoftmaxGate):
+        return softmax_log_probabilities(gate, features)
+    return marginal_log_probabilities(gate, contexts)
+
+
+def draw_options(key: Array, gate: Gate, values: Float[Array, "O C"]) -> Int[Array, " C"]:
+    """The option for every context while learning: the GP gate takes the best score, the others draw."""
+    if isinstance(gate, GPGate):
+        return jnp.argmax(values, axis=0)
+    return jax.random.categorical(key, values, axis=0)
+

@@ -1,0 +1,78 @@
+"""Linear-Gaussian option policies and their weighted regression (paper, "Experimental Results").
+
+    pi(xi | s, o) = N(xi | b_o + w_o^T phi(s), Sigma_o)
+
+The offset b_o is kept apart from the weights, so that the ridge pulls an option towards its own mean and
+never towards zero: shifting all parameters shifts the policy and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import cho_solve, solve_triangular
+
+from hpsde._shapes import Array, Float
+
+
+class LinearGaussian(NamedTuple):
+    """One option policy, or O of them with a leading axis: b [D], w [F, D], Sigma [D, D]."""
+
+    b: Float[Array, "*O D"]
+    w: Float[Array, "*O F D"]
+    Sigma: Float[Array, "*O D D"]
+
+
+def means(options: LinearGaussian, features: Float[Array, "N F"]) -> Float[Array, "O N D"]:
+    """mu_o(s) = b_o + w_o^T phi(s) for every option."""
+    return options.b[:, None, :] + jnp.einsum("nf,ofd->ond", features, options.w)
+
+
+def log_density(
+    options: LinearGaussian, features: Float[Array, "N F"], parameters: Float[Array, "N D"]
+) -> Float[Array, "O N"]:
+    """log N(xi | mu_o(s), Sigma_o) for every option and sample."""
+
+    def one(mean: Array, covariance: Array) -> Array:
+        factor = jnp.linalg.cholesky(covariance)
+        white = solve_triangular(factor, (parameters - mean).T, lower=True)
+        log_det = jnp.sum(jnp.log(jnp.diagonal(factor)))
+        constant = 0.5 * parameters.shape[1] * jnp.log(2.0 * jnp.pi)
+        return -0.5 * jnp.sum(white**2, axis=0) - log_det - constant
+
+    return jax.vmap(one)(means(options, features), options.Sigma)
+
+
+def fit(
+    features: Float[Array, "N F"],
+    parameters: Float[Array, "N D"],
+    d: Float[Array, " N"],
+    *,
+    ridge: float,
+    variance_floor: float,
+) -> LinearGaussian:
+    """Weighted ridge regression with sample weights d_i >= 0 (their scale does not matter).
+
+    w = (Phi^T D Phi + ridge)^-1 Phi^T D Xi on centred data, Sigma = sum_i d_i e_i e_i^T / Z,
+    Z = ((sum d)^2 - sum d^2) / sum d, e_i = xi_i - mu(s_i).
+
+    With few effective samples the correlations in Sigma are shrunk towards 0 by D + 1 pseudo samples; variances
+    never fall under `variance_floor`. `parameters` are in standard units.
+    """
+    total = jnp.maximum(jnp.sum(d), 1e-300)
+    d = d / total
+    effective = 1.0 / jnp.maximum(jnp.sum(d**2), 1e-300)
+    phi_mean, xi_mean = d @ features, d @ parameters
+    phi, xi = features - phi_mean, parameters - xi_mean
+    gram = effective * (phi.T * d) @ phi + ridge * jnp.eye(features.shape[1])
+    w = cho_solve((jnp.linalg.cholesky(gram), True), effective * (phi.T * d) @ xi)
+    error = xi - phi @ w
+    # Z = 1 - sum d^2 for weights that sum to 1; a single sample has Z = 0 and no spread of its own.
+    covariance = (error.T * d) @ error / jnp.maximum(1.0 - jnp.sum(d**2), 1e-3)
+    size = parameters.shape[1]
+    trust = effective / (effective + size + 1.0)
+    diagonal = jnp.diag(jnp.diagonal(covariance))
+    covariance = trust * covariance + (1.0 - trust) * diagonal + variance_floor * jnp.eye(size)
+    return LinearGaussian(xi_mean - phi_mean @ w, w, covariance)

@@ -1,0 +1,99 @@
+"""The policy before anything is learned: where its parameters come from, and with what density."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hpsde import density
+from hpsde._checks import check_rows
+from hpsde._padding import pad_rows, padded_size
+from hpsde._precision import double_precision
+from hpsde._shapes import Array
+from hpsde.distributions import Distribution, as_distribution
+from hpsde.errors import InputError
+
+DENSITY_COMPONENTS = 20
+
+
+class InitialPolicy(Protocol):
+    """pi_0(xi | s)."""
+
+    def sample(self, key: Array, contexts: np.ndarray) -> np.ndarray:
+        """Parameters [N, D] for contexts [N, S]."""
+
+    def log_density(self, contexts: np.ndarray, parameters: np.ndarray) -> np.ndarray | None:
+        """log pi_0(xi | s) [N], or None where it is not known and must be estimated from the rollouts."""
+
+
+class FromDistribution:
+    """Parameters from one distribution, whatever the context."""
+
+    def __init__(self, distribution: Distribution):
+        self.distribution = distribution
+
+    def sample(self, key: Array, contexts: np.ndarray) -> np.ndarray:
+        return np.asarray(self.distribution.sample(key, len(contexts)), dtype=float)
+
+    def log_density(self, contexts: np.ndarray, parameters: np.ndarray) -> np.ndarray | None:
+        if not self.distribution.has_density:
+            return None
+        return np.asarray(self.distribution.log_prob(parameters), dtype=float)
+
+
+class FromTask:
+    """A task's own initial policy: `sample_initial` and `log_initial` (which may return None)."""
+
+    def __init__(self, task: Any, parameter_size: int):
+        self.task, self.parameter_size = task, parameter_size
+
+    def sample(self, key: Array, contexts: np.ndarray) -> np.ndarray:
+        drawn = self.task.sample_initial(key, contexts)
+        return check_rows("the task's initial parameters", drawn, self.parameter_size, len(contexts))
+
+    def log_density(self, contexts: np.ndarray, parameters: np.ndarray) -> np.ndarray | None:
+        values = self.task.log_initial(contexts, parameters)
+        return None if values is None else np.asarray(values, dtype=float)
+
+
+def make_initial(initial: Any, parameter_size: int) -> InitialPolicy:
+    """The initial policy from a task, a distribution or an array of samples."""
+    if hasattr(initial, "sample_initial") and hasattr(initial, "log_initial"):
+        return FromTask(initial, parameter_size)
+    distribution = as_distribution(initial, "initial")
+    if distribution.size != parameter_size:
+        raise InputError(
+            f"initial must give {parameter_size} parameters (parameter_size); it gives {distribution.size}"
+        )
+    return FromDistribution(distribution)
+
+
+class EstimatedDensity:
+    """log pi_0(xi | s) = log p(s, xi) - log p(s) by a mixture fitted to the initial rollouts (standard units)."""
+
+    @double_precision
+    def __init__(self, key: Array, contexts: np.ndarray, parameters: np.ndarray):
+        joint = np.concatenate([contexts, parameters], axis=1)
+        rows = padded_size(len(joint))
+        weights = jnp.asarray(pad_rows(np.ones(len(joint)), rows))
+        x = jnp.asarray(pad_rows(joint, rows))
+        prior = density.default_prior(x, weights, DENSITY_COMPONENTS)
+        self.context_size = contexts.shape[1]
+        self.mixture, _ = density.fit(key, x, weights, prior, max_components=DENSITY_COMPONENTS)
+
+    @double_precision
+    def log_density(self, contexts: np.ndarray, parameters: np.ndarray) -> np.ndarray:
+        """log pi_0(xi | s) [N] in standard units."""
+        rows = padded_size(len(contexts))
+        joint = pad_rows(np.concatenate([contexts, parameters], axis=1), rows)
+        values = _log_density(self.mixture, jnp.asarray(joint))
+        if self.context_size:
+            dims = tuple(range(self.context_size))
+            values = values - _log_density(density.marginal(self.mixture, dims), jnp.asarray(joint[:, : len(dims)]))
+        return np.asarray(values)[: len(contexts)]
+
+
+_log_density = jax.jit(density.log_density)

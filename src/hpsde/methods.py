@@ -1,0 +1,44 @@
+"""The learners by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hpsde.errors import UnknownNameError
+from hpsde.learner import HPSDE
+
+DEFAULT_METHOD = "hpsde-reps-gp"
+
+
+@dataclass(frozen=True)
+class Method:
+    """A learner with its settings."""
+
+    description: str
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+METHODS: dict[str, Method] = {
+    "hpsde-reps-gp": Method("HPSDE, options by REPS, Gaussian-process gate", {}),
+    "hpsde-rwr-gp": Method("HPSDE, options by reward-weighted regression, Gaussian-process gate", {"update": "rwr"}),
+    "hpsde-reps-softmax": Method("HPSDE, options by REPS, softmax gate", {"gate": "softmax"}),
+    "hpsde-rwr-softmax": Method(
+        "HPSDE, options by reward-weighted regression, softmax gate", {"update": "rwr", "gate": "softmax"}
+    ),
+    "hpsde-reps-marginal": Method("HPSDE, options by REPS, the mixture's own p(o | s) as gate", {"gate": "marginal"}),
+}
+
+
+def make_learner(method: str, task: Any, seed: int = 0, **changes: Any) -> HPSDE:
+    """The named learner for a task, which gives sizes, features and the number of options at most."""
+    if method not in METHODS:
+        raise UnknownNameError("method", method, METHODS)
+    settings = {
+        "features": getattr(task, "features", "linear"),
+        "max_options": getattr(task, "max_options", 10),
+        "initial_rollouts": getattr(task, "initial_rollouts", 200),
+        **METHODS[method].settings,
+        **changes,
+    }
+    return HPSDE(task.context_size, task.parameter_size, initial=task, seed=seed, **settings)

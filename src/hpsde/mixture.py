@@ -1,0 +1,248 @@
+"""A Gaussian mixture with an uncertain mind: its posterior, and the questions it answers.
+
+Symbols (paper, appendix): alpha, beta, nu, h, K of each of O options over points x of Z numbers,
+
+    q(k) = Dir(alpha),   q(mu_o, S_o) = N(mu_o | h_o, (beta_o S_o)^-1) Wishart(S_o | K_o, nu_o).
+
+A log density that is quadratic in x is one inner product of natural parameters with the statistics
+t(x) = [x x' (upper triangle), x, 1] (P = Z (Z + 1) / 2 + Z + 1 numbers), so an expectation step over all points and
+options is one matrix product, and so is the collection of all moments. Both cancel digits when the points lie
+far from the origin: callers shift them first.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import solve_triangular
+from jax.scipy.special import digamma, logsumexp
+
+from hpsde._shapes import Array, Bool, Float, Int
+
+LOG_2PI = float(np.log(2 * np.pi))
+
+
+class Prior(NamedTuple):
+    """Dir(alpha_0) over mixing coefficients, N(h_0, (beta_0 S)^-1) Wishart(K_0, nu_0) over each option."""
+
+    alpha_0: Float[Array, ""]
+    beta_0: Float[Array, ""]
+    nu_0: Float[Array, ""]
+    h_0: Float[Array, " Z"]
+    K_0_inverse: Float[Array, "Z Z"]
+
+
+class Mixture(NamedTuple):
+    """Posterior of a mixture: always O options, those with `mass` 0 being absent.
+
+    The scale K of the Wishart is kept as its inverse, which is a plain sum over the data: K^-1 = K_0^-1 + scatter.
+    `beta` = infinity marks parameters known without doubt (maximum likelihood): weight alpha / sum(alpha), mean h,
+    covariance K^-1 / nu.
+    """
+
+    alpha: Float[Array, " O"]
+    beta: Float[Array, " O"]
+    h: Float[Array, "O Z"]
+    nu: Float[Array, " O"]
+    K_inverse: Float[Array, "O Z Z"]
+    mass: Float[Array, " O"]  # gamma hat: the sample weight that the option holds
+
+    @property
+    def mixing(self) -> Float[Array, " O"]:
+        """Expected mixing coefficients alpha / sum(alpha) among the options present."""
+        present = jnp.where(self.mass > 0, self.alpha, 0.0)
+        return present / jnp.maximum(present.sum(), jnp.finfo(present.dtype).tiny)
+
+    @property
+    def covariances(self) -> Float[Array, "O Z Z"]:
+        """Inverse of the expected precision E[S] = nu K."""
+        return self.K_inverse / self.nu[:, None, None]
+
+
+# ---------------------------------------------------------------- the quadratic form as one inner product
+
+
+def sufficient_statistics(x: Float[Array, "N Z"]) -> Float[Array, "P N"]:
+    """t(x) = [x x' (upper triangle), x, 1], one column per point."""
+    rows, columns = np.triu_indices(x.shape[1])
+    points = x.T
+    return jnp.concatenate([points[rows] * points[columns], points, jnp.ones_like(points[:1])])
+
+
+def moments(
+    statistics: Float[Array, "O P"], size: int
+) -> tuple[Float[Array, " O"], Float[Array, "O Z"], Float[Array, "O Z Z"]]:
+    """Mass, centre c and scatter sum_i w_i eta_io (x_i - c)(x_i - c)' from summed t(x)."""
+    pairs = size * (size + 1) // 2
+    mass, total = statistics[:, -1], statistics[:, pairs:-1]
+    safe_mass = jnp.where(mass > 0, mass, 1.0)
+    centre = total / safe_mass[:, None]
+    scatter = _symmetric(statistics[:, :pairs], size) - total[:, :, None] * centre[:, None, :]
+    return mass, centre, scatter
+
+
+def _symmetric(upper: Float[Array, "O Q"], size: int) -> Float[Array, "O Z Z"]:
+    rows, columns = np.triu_indices(size)
+    place = np.zeros((size, size), dtype=int)
+    place[rows, columns] = place[columns, rows] = np.arange(len(rows))
+    return upper[:, place]
+
+
+def quadratic_parameters(
+    precision: Float[Array, "O Z Z"], mean: Float[Array, "O Z"], constant: Float[Array, " O"]
+) -> Float[Array, "O P"]:
+    """The vector v_o with v_o . t(x) = constant_o - (x - mean_o)' precision_o (x - mean_o) / 2."""
+    rows, columns = np.triu_indices(mean.shape[1])
+    twice = np.where(rows == columns, 0.5, 1.0)
+    linear = jnp.einsum("oij,oj->oi", precision, mean)
+    offset = constant - 0.5 * jnp.sum(linear * mean, axis=1)
+    return jnp.concatenate([-twice * precision[:, rows, columns], linear, offset[:, None]], axis=1)
+
+
+def inverse_and_log_determinant(
+    matrices: Float[Array, "O Z Z"],
+) -> tuple[Float[Array, "O Z Z"], Float[Array, " O"]]:
+    """Inverse and log determinant of positive definite matrices, by one Cholesky factor each."""
+    factor = jnp.linalg.cholesky(matrices)
+    identity = jnp.broadcast_to(jnp.eye(matrices.shape[-1], dtype=matrices.dtype), matrices.shape)
+    half = solve_triangular(factor, identity, lower=True)
+    return jnp.einsum("oki,okj->oij", half, half), _log_determinant(factor)
+
+
+def log_determinant(matrices: Float[Array, "*O Z Z"]) -> Float[Array, "*O"]:
+    """Log determinant of positive definite matrices."""
+    return _log_determinant(jnp.linalg.cholesky(matrices))
+
+
+def _log_determinant(factor: Float[Array, "*O Z Z"]) -> Float[Array, "*O"]:
+    return 2 * jnp.sum(jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
+
+
+# ---------------------------------------------------------------- expectation step
+
+
+def natural_parameters(
+    mixture: Mixture, K: Float[Array, "O Z Z"], log_det_K_inverse: Float[Array, " O"]
+) -> Float[Array, "O P"]:
+    """Parameters of log rho_io, equation (responsibility) of the appendix, with the constant -Z/2 log(2 pi)."""
+    Z = mixture.h.shape[1]
+    known = jnp.isinf(mixture.beta)
+    total = mixture.alpha.sum()
+    log_weight = jnp.where(
+        known, jnp.log(mixture.alpha / total), digamma(mixture.alpha) - digamma(total)
+    )  # E[log k_o]
+    doubt = jnp.sum(digamma((mixture.nu[:, None] - np.arange(Z)) / 2), axis=1) + Z * np.log(2)
+    log_det = jnp.where(known, Z * jnp.log(mixture.nu), doubt) - log_det_K_inverse  # E[log |S_o|]
+    constant = log_weight + 0.5 * (log_det - Z * LOG_2PI - Z / mixture.beta)
+    return quadratic_parameters(mixture.nu[:, None, None] * K, mixture.h, constant)
+
+
+def log_rho(
+    mixture: Mixture, t: Float[Array, "P N"], active: Bool[Array, " O"] | None = None
+) -> Float[Array, "O N"]:
+    """Unnormalised log responsibilities; minus infinity for options that are not `active`."""
+    values = natural_parameters(mixture, *inverse_and_log_determinant(mixture.K_inverse)) @ t
+    return values if active is None else jnp.where(active[:, None], values, -jnp.inf)
+
+
+def e_step(mixture: Mixture, x: Float[Array, "N Z"]) -> tuple[Float[Array, "N O"], Float[Array, " N"]]:
+    """Log responsibilities log eta_io of all options, and log sum_o rho_io of each point."""
+    t, shifted = _shifted(mixture, x)
+    values = log_rho(shifted, t)
+    normaliser = logsumexp(values, axis=0)
+    return (values - normaliser).T, normaliser
+
+
+def _shifted(mixture: Mixture, x: Float[Array, "N Z"]) -> tuple[Float[Array, "P N"], Mixture]:
+    """Statistics of the points and the mixture, both moved so that the mixture's centre is the origin."""
+    origin = jnp.mean(mixture.h, axis=0)
+    return sufficient_statistics(x - origin), mixture._replace(h=mixture.h - origin)
+
+
+# ---------------------------------------------------------------- questions to a fitted mixture
+
+
+def log_responsibilities(mixture: Mixture, x: Float[Array, "N Z"]) -> Float[Array, "N O"]:
+    """log p(o | x) among the options present (mass > 0); if none is, all count alike."""
+    t, shifted = _shifted(mixture, x)
+    present = mixture.mass > 0
+    return jax.nn.log_softmax(log_rho(shifted, t, present | ~present.any()), axis=0).T
+
+
+def log_densities(mixture: Mixture, x: Float[Array, "N Z"]) -> Float[Array, "N O"]:
+    """log N(x | h_o, K_o^-1 / nu_o): each option's Gaussian at the expected precision."""
+    origin = jnp.mean(mixture.h, axis=0)
+    precision, log_det_covariance = inverse_and_log_determinant(mixture.covariances)
+    constant = -0.5 * (x.shape[1] * LOG_2PI + log_det_covariance)
+    return (quadratic_parameters(precision, mixture.h - origin, constant) @ sufficient_statistics(x - origin)).T
+
+
+def log_density(mixture: Mixture, x: Float[Array, "N Z"]) -> Float[Array, " N"]:
+    """Plug-in log density log sum_o E[k_o] N(x | h_o, E[S_o]^-1), not the posterior predictive (Student) one."""
+    return logsumexp(log_densities(mixture, x) + _log(mixture.mixing), axis=1)
+
+
+def marginal(mixture: Mixture, dims: tuple[int, ...]) -> Mixture:
+    """The mixture over some of the coordinates, with the same plug-in means and covariances there."""
+    index = np.asarray(dims, dtype=int)
+    return mixture._replace(h=mixture.h[:, index], K_inverse=mixture.K_inverse[:, index[:, None], index])
+
+
+def log_marginal_responsibilities(
+    mixture: Mixture, x: Float[Array, "N S"], dims: tuple[int, ...]
+) -> Float[Array, "N O"]:
+    """log p(o | x[dims]) by the plug-in Gaussians' marginals over the coordinates `dims`.
+
+    With `dims` the contexts' coordinates this is p(o | s), the mixture's own gate.
+    """
+    joint = log_densities(marginal(mixture, dims), x) if dims else jnp.zeros((x.shape[0], len(mixture.mass)))
+    return jax.nn.log_softmax(joint + _log(_mixing_or_even(mixture)), axis=1)
+
+
+def conditional_means(
+    mixture: Mixture, x: Float[Array, "N S"], dims: tuple[int, ...]
+) -> Float[Array, "N O T"]:
+    """E[the other coordinates | x[dims], o] by each option's plug-in Gaussian, the others in ascending order."""
+    given = np.asarray(dims, dtype=int)
+    others = np.setdiff1d(np.arange(mixture.h.shape[1]), given)
+    if not dims:
+        return jnp.broadcast_to(mixture.h[None], (x.shape[0], *mixture.h.shape))
+    precision, _ = inverse_and_log_determinant(mixture.K_inverse[:, given[:, None], given])
+    gain = jnp.einsum("ots,osr->otr", mixture.K_inverse[:, others[:, None], given], precision)
+    return mixture.h[:, others] + jnp.einsum("otr,nor->not", gain, x[:, None, :] - mixture.h[:, given])
+
+
+def sample(key: Array, mixture: Mixture, n: int) -> tuple[Float[Array, "n Z"], Int[Array, " n"]]:
+    """n points of the plug-in density, and the option each came from."""
+    key_option, key_noise = jax.random.split(key)
+    options = jax.random.categorical(key_option, _log(_mixing_or_even(mixture)), shape=(n,))
+    noise = jax.random.normal(key_noise, (n, mixture.h.shape[1]), dtype=mixture.h.dtype)
+    factors = jnp.linalg.cholesky(mixture.covariances)
+    return mixture.h[options] + jnp.einsum("nij,nj->ni", factors[options], noise), options
+
+
+def kept_options(mixture: Mixture, minimum_mass: float | Float[Array, ""]) -> Bool[Array, " O"]:
+    """Which options hold at least `minimum_mass` of the sample weight (and some at all)."""
+    return (mixture.mass >= minimum_mass) & (mixture.mass > 0)
+
+
+def select(mixture: Mixture, kept: Bool[Array, " O"]) -> Mixture:
+    """The mixture with all options but `kept` marked absent; shapes and order stay."""
+    return mixture._replace(mass=jnp.where(kept, mixture.mass, 0.0))
+
+
+def remove_empty(mixture: Mixture, minimum_mass: float) -> tuple[Mixture, np.ndarray]:
+    """The mixture of the kept options alone (fewer rows: not for compiled code), and their indices."""
+    kept = np.flatnonzero(np.asarray(kept_options(mixture, minimum_mass)))
+    return Mixture(*(field[kept] for field in mixture)), kept
+
+
+def _mixing_or_even(mixture: Mixture) -> Float[Array, " O"]:
+    return jnp.where(jnp.any(mixture.mass > 0), mixture.mixing, 1.0 / len(mixture.mass))
+
+
+def _log(values: Float[Array, " O"]) -> Float[Array, " O"]:
+    return jnp.where(values > 0, jnp.log(jnp.where(values > 0, values, 1.0)), -jnp.inf)

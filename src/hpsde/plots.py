@@ -1,0 +1,218 @@
+"""Figures of a run: the paper's toy figure, the learning curve, the number of options.
+
+Matplotlib's object-oriented part alone, imported when a figure is drawn: no window, no style left behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's colours: told apart with every kind of colour vision. Option 8 has the colour of option 1;
+# the numbers on the lines tell them apart.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = ("o", "^", "s", "D", "v", "P", "X")
+GREY = "#5F5F5F"
+
+STYLE: dict[Any, Any] = {
+    "axes.formatter.useoffset": False,
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": GREY,
+    "xtick.color": GREY,
+    "ytick.color": GREY,
+    "xtick.labelcolor": "black",
+    "ytick.labelcolor": "black",
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+}
+GRID_POINTS = 241
+
+
+def run_figure(
+    task: Any, policy: Any, rollouts: Mapping[str, np.ndarray], iterations: Mapping[str, np.ndarray]
+) -> Figure:
+    """The curves of a run, under three maps where context and parameter are one number each."""
+    with _style():
+        from matplotlib.figure import Figure
+
+        if task.context_size == 1 and task.parameter_size == 1:
+            figure = Figure(figsize=(9.0, 5.6), dpi=160, layout="constrained")
+            rows: Any = figure.subfigures(2, 1, height_ratios=(1.25, 1.0))
+            top, bottom = rows
+            surface, samples, options = top.subplots(1, 3, sharey=True)
+            returns = return_map(task, rollouts["parameters"])
+            draw_surface(surface, returns)
+            draw_samples(samples, returns, policy, rollouts)
+            draw_options(options, returns, policy)
+            samples.set_ylabel("")
+            options.set_ylabel("")
+        else:
+            figure = Figure(figsize=(9.0, 2.7), dpi=160, layout="constrained")
+            bottom = figure.subfigures()
+        curve, counts = bottom.subplots(1, 2)
+        draw_returns(curve, iterations)
+        draw_option_count(counts, iterations)
+        return figure
+
+
+class ReturnMap(NamedTuple):
+    """Returns [P, C] over a grid of parameters [P] and contexts [C]."""
+
+    contexts: np.ndarray
+    parameters: np.ndarray
+    returns: np.ndarray
+
+
+def return_map(task: Any, seen: np.ndarray) -> ReturnMap:
+    """The returns of a task with one context and one parameter; without bounds, over what was `seen`."""
+    evaluation = np.asarray(task.evaluation_contexts())
+    contexts = np.linspace(evaluation.min(), evaluation.max(), GRID_POINTS)
+    low, high = (seen.min(), seen.max()) if task.parameter_bounds is None else task.parameter_bounds
+    parameters = np.linspace(float(np.squeeze(low)), float(np.squeeze(high)), GRID_POINTS)
+    grid = np.meshgrid(contexts, parameters)
+    returns = np.asarray(task.evaluate(grid[0].reshape(-1, 1), grid[1].reshape(-1, 1)))
+    return ReturnMap(contexts, parameters, returns.reshape(GRID_POINTS, GRID_POINTS))
+
+
+def draw_surface(axes: Axes, returns: ReturnMap) -> None:
+    """The return over context and parameter."""
+    image = axes.pcolormesh(*returns, cmap="cividis", shading="nearest", rasterized=True)
+    bar = axes.figure.colorbar(image, ax=axes, pad=0.02, aspect=30)
+    bar.outline.set_visible(False)
+    _label_map(axes, "returns", returns)
+
+
+def draw_samples(axes: Axes, returns: ReturnMap, policy: Any, rollouts: Mapping[str, np.ndarray]) -> None:
+    """All rollouts, coloured by the option they belong to; those of the initial policy are small and pale."""
+    _pale_surface(axes, returns)
+    options = policy.assign(rollouts["contexts"], rollouts["parameters"])
+    initial = rollouts["option"] < 0
+    for option in range(len(policy.options)):
+        for chosen, size, alpha in ((initial, 4.0, 0.35), (~initial, 9.0, 0.9)):
+            shown = chosen & (options == option) & ~rollouts["failed"]
+            axes.scatter(
+                rollouts["contexts"][shown, 0],
+                rollouts["parameters"][shown, 0],
+                s=size,
+                alpha=alpha,
+                color=_colour(option),
+                marker=MARKERS[option % len(MARKERS)],
+                linewidths=0,
+                rasterized=True,
+            )
+    _label_map(axes, "rollouts, coloured by option", returns)
+
+
+def draw_options(axes: Axes, returns: ReturnMap, policy: Any) -> None:
+    """The mean of every option: a strong line where the gate chooses it, a thin one elsewhere."""
+    _pale_surface(axes, returns)
+    contexts = returns.contexts[:, None]
+    means = policy.option_means(contexts)[:, :, 0]
+    ruling = policy.choose(contexts)
+    for option, mean in enumerate(means):
+        rules = ruling == option
+        axes.plot(returns.contexts, mean, color=_colour(option), linewidth=0.9, alpha=0.6)
+        axes.plot(
+            returns.contexts,
+            np.where(rules, mean, np.nan),
+            color=_colour(option),
+            linewidth=3.2,
+            solid_capstyle="butt",
+        )
+        _number_line(axes, returns, option, mean, rules)
+    _label_map(axes, "options, strong where each rules", returns)
+
+
+def draw_returns(axes: Axes, iterations: Mapping[str, np.ndarray]) -> None:
+    """Mean return of the greedy policy on the evaluation contexts, and of the rollouts of each iteration."""
+    rollouts = iterations["rollouts"]
+    axes.plot(
+        rollouts,
+        iterations["greedy_mean_return"],
+        color=COLOURS[0],
+        marker="o",
+        markersize=3,
+        label="greedy policy",
+    )
+    axes.plot(
+        rollouts,
+        iterations["batch_mean_return"],
+        color=GREY,
+        marker="o",
+        markersize=3,
+        linestyle="none",
+        label="rollouts of the iteration",
+    )
+    axes.set(xlabel="rollouts", ylabel="mean return")
+    axes.legend(loc="lower right")
+
+
+def draw_option_count(axes: Axes, iterations: Mapping[str, np.ndarray]) -> None:
+    """How many options are kept after each iteration."""
+    from matplotlib.ticker import MaxNLocator
+
+    kept = iterations["options_kept"]
+    axes.step(iterations["rollouts"], kept, where="post", color=COLOURS[0], marker="o", markersize=3)
+    axes.set(xlabel="rollouts", ylabel="options kept", ylim=(0, max(kept.max(initial=1.0) * 1.15, 1.5)))
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=2))
+
+
+@contextmanager
+def _style() -> Iterator[None]:
+    import matplotlib
+
+    with matplotlib.rc_context(STYLE):
+        yield
+
+
+def _colour(option: int) -> str:
+    return COLOURS[option % len(COLOURS)]
+
+
+def _pale_surface(axes: Axes, returns: ReturnMap) -> None:
+    low, high = returns.returns.min(), returns.returns.max()
+    # The scale ends far above the highest return, so that the map stays a light grey under the colours.
+    axes.pcolormesh(
+        *returns, cmap="Greys", vmin=low, vmax=low + 3.5 * (high - low), shading="nearest", rasterized=True
+    )
+
+
+def _label_map(axes: Axes, title: str, returns: ReturnMap) -> None:
+    axes.set(title=title, xlabel="context $s$", ylabel=r"parameter $\xi$")
+    axes.set(xlim=returns.contexts[[0, -1]], ylim=returns.parameters[[0, -1]])
+
+
+def _number_line(axes: Axes, returns: ReturnMap, option: int, mean: np.ndarray, rules: np.ndarray) -> None:
+    """Write the option's number on its line: mid-way where it rules, else near where it leaves the map."""
+    low, high = returns.parameters[[0, -1]]
+    inside = np.flatnonzero((mean > low) & (mean < high) & (rules if rules.any() else True))
+    if inside.size == 0:
+        return
+    place = inside[inside.size // 2] if rules.any() else inside[max(inside.size - 8, 0)]
+    axes.text(
+        returns.contexts[place],
+        mean[place],
+        str(option + 1),
+        color=_colour(option),
+        fontsize=8,
+        fontweight="bold" if rules.any() else "normal",
+        ha="center",
+        va="center",
+        bbox={
+            "boxstyle": "circle,pad=0.15",
+            "facecolor": "white",
+            "edgecolor": _colour(option),
+            "linewidth": 0.8,
+        },
+    )

@@ -1,0 +1,170 @@
+"""The learned hierarchical policy: a gate over option policies, in the user's units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hpsde import gating, gaussian
+from hpsde._checks import as_numbers, check_rows
+from hpsde._padding import pad_rows, padded_size
+from hpsde._precision import double_precision
+from hpsde._shapes import Array
+from hpsde.errors import InputError
+from hpsde.features import FeatureMap
+from hpsde.gating import Gate, GPGate
+from hpsde.gaussian import LinearGaussian
+from hpsde.rollouts import Units
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option policy N(xi | mean(s), covariance)."""
+
+    index: int
+    policy: HierarchicalPolicy = field(repr=False)
+    mean_return: float
+    """Return-weighted mean return of the rollouts behind it."""
+
+    def mean(self, contexts: Any) -> np.ndarray:
+        """Mean parameters [C, D] in contexts [C, S]."""
+        return self.policy.option_means(contexts)[self.index]
+
+    @property
+    def covariance(self) -> np.ndarray:
+        """Covariance [D, D] of the parameters."""
+        scale = self.policy.units.parameter_scale
+        return np.asarray(self.policy.standard_options.Sigma)[self.index] * scale[:, None] * scale[None, :]
+
+
+@dataclass(frozen=True)
+class HierarchicalPolicy:
+    """pi(xi | s) = sum_o pi(o | s) pi(xi | s, o). Use `act`; the rest is for those who look inside."""
+
+    standard_options: LinearGaussian = field(repr=False)  # in standard units, padded
+    kept: np.ndarray  # which rows of them exist: always the first ones
+    gate: Gate = field(repr=False)
+    features: FeatureMap = field(repr=False)
+    units: Units = field(repr=False)
+    mean_returns: np.ndarray
+    known_contexts: np.ndarray = field(repr=False)  # contexts of the rollouts learned from, for the summary
+
+    @property
+    def context_size(self) -> int:
+        """S, how many numbers a context has."""
+        return len(self.units.context_centre)
+
+    @property
+    def parameter_size(self) -> int:
+        """D, how many parameters the policy gives."""
+        return len(self.units.parameter_centre)
+
+    @property
+    def options(self) -> list[Option]:
+        """The option policies, in a fixed order."""
+        return [Option(o, self, float(self.mean_returns[o])) for o in range(int(self.kept.sum()))]
+
+    def act(self, context: Any = None) -> np.ndarray:
+        """The best known parameters: [D] for one context [S], [N, D] for many [N, S]. No context: S = 0."""
+        contexts, single = self._contexts(context)
+        chosen = self.choose(contexts)
+        parameters = self.option_means(contexts)[chosen, np.arange(len(chosen))]
+        return parameters[0] if single else parameters
+
+    def choose(self, contexts: Any) -> np.ndarray:
+        """The greedy option in each context [C]."""
+        values = self.gate_scores(self._contexts(contexts)[0])
+        return np.argmax(values, axis=0)
+
+    @double_precision
+    def option_means(self, contexts: Any) -> np.ndarray:
+        """Mean parameters of every option in every context [O, C, D]."""
+        rows, _ = self._contexts(contexts)
+        standard = np.asarray(_means(self.standard_options, self._padded_features(rows)))
+        return self.units.raw_parameters(standard[self.kept][:, : len(rows)])
+
+    def expected_returns(self, contexts: Any) -> np.ndarray:
+        """Expected return of every option in every context [O, C], by the GP gate; others know a mean per option."""
+        rows, _ = self._contexts(contexts)
+        if isinstance(self.gate, GPGate):
+            return self.gate.warp.inverse(self.gate_scores(rows))
+        return np.repeat(self.mean_returns[self.kept][:, None], len(rows), axis=1)
+
+    @double_precision
+    def sample(self, key: Array | int, contexts: Any = None) -> np.ndarray:
+        """Parameters drawn from the greedy option of each context; `key` is a JAX key or a seed."""
+        rows, single = self._contexts(contexts)
+        key = jax.random.key(key) if isinstance(key, int) else key
+        parameters = self.sample_options(key, rows, self.choose(rows))
+        return parameters[0] if single else parameters
+
+    @double_precision
+    def sample_options(self, key: Array, contexts: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+        """Parameters [N, D] drawn from the given option of each context."""
+        noise = np.asarray(jax.random.normal(key, (len(contexts), self.parameter_size)))
+        factors = np.linalg.cholesky(np.asarray(self.standard_options.Sigma))[chosen]
+        spread = np.einsum("nij,nj->ni", factors, noise) * self.units.parameter_scale
+        return self.option_means(contexts)[chosen, np.arange(len(contexts))] + spread
+
+    def log_prob(self, contexts: Any, parameters: Any) -> np.ndarray:
+        """log pi(xi | s) [N] of the policy in use, whose gate is greedy: the chosen option's log density."""
+        rows, _ = self._contexts(contexts)
+        return self.log_option_densities(rows, parameters)[self.choose(rows), np.arange(len(rows))]
+
+    @double_precision
+    def log_option_densities(self, contexts: Any, parameters: Any) -> np.ndarray:
+        """log pi(xi | s, o) [O, N] of every option."""
+        rows, _ = self._contexts(contexts)
+        xi = check_rows("parameters", parameters, self.parameter_size, len(rows))
+        standard = pad_rows(self.units.parameters(xi), padded_size(len(rows)))
+        values = _log_density(self.standard_options, self._padded_features(rows), jnp.asarray(standard))
+        return np.asarray(values)[self.kept][:, : len(rows)] - self.units.log_volume
+
+    def assign(self, contexts: Any, parameters: Any) -> np.ndarray:
+        """The option whose policy explains each rollout best [N]."""
+        return np.argmax(self.log_option_densities(contexts, parameters), axis=0)
+
+    def summary(self) -> str:
+        """A few lines for people: the options, where each rules, what return to expect."""
+        from hpsde._summary import summarise
+
+        return summarise(self)
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def save(self, path: str | Path) -> None:
+        """Write the policy to one file (see docs/policy_file.md); `hpsde.load_policy` reads it."""
+        from hpsde.policy_file import save_policy
+
+        save_policy(self, path)
+
+    @double_precision
+    def gate_scores(self, rows: np.ndarray, kappa: float = 0.0) -> np.ndarray:
+        """What the gate maximises, of the kept options [O, C]."""
+        standard = jnp.asarray(pad_rows(self.units.contexts(rows), padded_size(len(rows))))
+        values = gating.scores(self.gate, self.standard_options, self._padded_features(rows), standard, kappa)
+        return np.asarray(values)[self.kept][:, : len(rows)]
+
+    def _padded_features(self, rows: np.ndarray) -> Array:
+        return jnp.asarray(pad_rows(self.features(rows), padded_size(len(rows))))
+
+    def _contexts(self, contexts: Any) -> tuple[np.ndarray, bool]:
+        """Contexts as rows [C, S], and whether a single one was meant."""
+        if contexts is None:
+            if self.context_size:
+                raise InputError(f"this policy needs a context of {self.context_size} numbers; got none")
+            return np.zeros((1, 0)), True
+        array = as_numbers("context", contexts)
+        single = array.ndim == 0 or (array.ndim == 1 and array.shape[0] == self.context_size)
+        rows = check_rows("context", array.reshape(1, -1) if single else array, self.context_size)
+        return rows, single
+
+
+_means = jax.jit(gaussian.means)
+_log_density = jax.jit(gaussian.log_density)

@@ -1,0 +1,78 @@
+"""The rollouts told to a learner, and their standard units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+INITIAL = -1  # the "option" of a rollout of the initial policy
+
+
+class Units(NamedTuple):
+    """Centre and scale of contexts and parameters. Learning happens in standard units: (x - centre) / scale."""
+
+    context_centre: np.ndarray
+    context_scale: np.ndarray
+    parameter_centre: np.ndarray
+    parameter_scale: np.ndarray
+
+    def contexts(self, contexts: np.ndarray) -> np.ndarray:
+        """Contexts in standard units."""
+        return (contexts - self.context_centre) / self.context_scale
+
+    def parameters(self, parameters: np.ndarray) -> np.ndarray:
+        """Parameters in standard units."""
+        return (parameters - self.parameter_centre) / self.parameter_scale
+
+    def raw_parameters(self, standard: np.ndarray) -> np.ndarray:
+        """Parameters in the user's units."""
+        return standard * self.parameter_scale + self.parameter_centre
+
+    @property
+    def log_volume(self) -> float:
+        """log |d raw / d standard| of the parameters: log density in standard units less that in the user's."""
+        return float(np.sum(np.log(self.parameter_scale)))
+
+
+def fit_units(contexts: np.ndarray, parameters: np.ndarray) -> Units:
+    """Mean and deviation of the given rollouts; a number that never varies keeps its own unit."""
+
+    def centre_and_scale(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        centre, deviation = values.mean(axis=0), values.std(axis=0)
+        return centre, np.where(deviation > 1e-9 * (1e-9 + np.abs(centre)), deviation, 1.0)
+
+    return Units(*centre_and_scale(contexts), *centre_and_scale(parameters))
+
+
+@dataclass
+class Rollouts:
+    """All rollouts in the order told. A failed one keeps its row, with return NaN, and is left out of learning."""
+
+    context_size: int
+    parameter_size: int
+    contexts: np.ndarray = field(init=False)
+    parameters: np.ndarray = field(init=False)
+    returns: np.ndarray = field(init=False)
+    failed: np.ndarray = field(init=False)
+    option: np.ndarray = field(init=False)  # option that made it; INITIAL for the initial policy
+    behaviour: np.ndarray = field(init=False)  # which policy made it: 0 the initial one, then 1, 2, ...
+    iteration: np.ndarray = field(init=False)  # which call of tell brought it
+
+    def __post_init__(self) -> None:
+        self.contexts = np.zeros((0, self.context_size))
+        self.parameters = np.zeros((0, self.parameter_size))
+        self.returns = np.zeros(0)
+        self.failed = np.zeros(0, dtype=bool)
+        self.option = np.zeros(0, dtype=np.int64)
+        self.behaviour = np.zeros(0, dtype=np.int64)
+        self.iteration = np.zeros(0, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.returns)
+
+    def append(self, **columns: np.ndarray) -> None:
+        """Add rows; every column must be given."""
+        for name, values in columns.items():
+            setattr(self, name, np.concatenate([getattr(self, name), values]))

@@ -1,0 +1,117 @@
+"""All settings of the learner: one dataclass, which is also the command line's help.
+
+The defaults hold for all tasks. A task gives `max_options` and `features`, nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpsde.density import DENSITY_METHODS
+from hpsde.errors import InputError, UnknownNameError
+from hpsde.features import FEATURE_NAMES
+from hpsde.gating import GATES
+from hpsde.options import UPDATES
+from hpsde.warp import WARPS
+from hpsde.weights import RETURN_FUNCTIONS
+
+WEIGHT_SUMS = ("ess", "n", "one")
+ASSIGNMENTS = ("soft", "hard")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How HPSDE learns. See docs/deviations.md for where the defaults depart from the paper."""
+
+    max_options: int = 10
+    """O_max: the most options there can be."""
+    features: str | Callable[[np.ndarray], np.ndarray] = "linear"
+    """Context features of the options: linear, squared-exponential, or a function [N, S] -> [N, F]."""
+    feature_count: int | None = None
+    """Number of squared exponentials; by default 10 for one context number, 16 for two, 27 for three or more."""
+
+    f: str | Callable[[np.ndarray], np.ndarray] = "advantage"
+    """f(R): advantage exp((R - V(s)) / T), exp exp(R / T), linear R, rank exp(rank / T), or a function."""
+    temperature: float | None = None
+    """T; by default solved for `target_ess`."""
+    target_ess: float = 0.1
+    """Effective samples wanted after weighting, as a share of all rollouts."""
+    flattening: float | None = None
+    """lambda, the power of the behaviour density; by default the largest that keeps `ess_floor`."""
+    ess_floor: float = 0.3
+    """Effective samples that importance weighting alone must leave, as a share of all rollouts."""
+
+    density: str = "vb"
+    """Density estimation: vb (variational Bayes) or em (maximum likelihood)."""
+    weight_sum: str = "ess"
+    """What the sample weights sum to in the density estimation: ess, n or one (the paper's appendix)."""
+    restarts: int = 8
+    """Starts of the density estimation, besides the last iteration's result."""
+    embedding_dimensions: int = 0
+    """Dimensions of the Laplacian eigenmaps before the density estimation; 0 leaves them out."""
+    minimum_share: float = 0.03
+    """An option that holds less than this share of the weights is removed."""
+    assignment: str = "soft"
+    """Samples belong to options by responsibility (soft) or to the likeliest one alone (hard, the paper's)."""
+
+    update: str = "reps"
+    """Policy search of each option: reps or rwr."""
+    epsilon: float = 0.5
+    """KL bound of the REPS update."""
+    ridge: float = 1e-3
+    """Ridge of the options' regression."""
+    variance_floor: float = 1e-6
+    """Least variance of an option, in units of the first rollouts' variance."""
+
+    gate: str = "gp"
+    """Gating policy: gp, softmax or marginal."""
+    kappa: float = 1.0
+    """Optimism of the GP gate while learning: mean + kappa deviation."""
+    warp: str = "rank"
+    """Map of the returns before the Gaussian process: none, clip or rank."""
+    isotropic: bool = False
+    """One length for all dimensions of the Gaussian process (the paper's) instead of one each."""
+    gp_fit_points: int = 512
+    """Most rollouts that the marginal likelihood of the Gaussian process looks at."""
+    gp_max_points: int = 4096
+    """Most rollouts that the Gaussian process is conditioned on; beyond it, a subset."""
+
+    def __post_init__(self) -> None:
+        for kind, name, valid in (
+            ("density", self.density, DENSITY_METHODS),
+            ("weight sum", self.weight_sum, WEIGHT_SUMS),
+            ("assignment", self.assignment, ASSIGNMENTS),
+            ("update", self.update, tuple(UPDATES)),
+            ("gate", self.gate, GATES),
+            ("warp", self.warp, WARPS),
+        ):
+            if name not in valid:
+                raise UnknownNameError(kind, name, valid)
+        if isinstance(self.f, str) and self.f not in RETURN_FUNCTIONS:
+            raise UnknownNameError("return function", self.f, RETURN_FUNCTIONS)
+        if isinstance(self.features, str) and self.features not in FEATURE_NAMES:
+            raise UnknownNameError("features", self.features, FEATURE_NAMES)
+        for name, low, high in (
+            ("max_options", 1, 10_000),
+            ("target_ess", 1e-6, 1.0),
+            ("ess_floor", 0.0, 1.0),
+            ("restarts", 1, 1_000),
+            ("minimum_share", 0.0, 1.0),
+            ("embedding_dimensions", 0, 1_000),
+            ("epsilon", 1e-6, 1e3),
+            ("ridge", 1e-12, 1e6),
+            ("variance_floor", 1e-12, 1e6),
+            ("kappa", 0.0, 1e3),
+            ("gp_fit_points", 2, 100_000),
+            ("gp_max_points", 2, 100_000),
+        ):
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise InputError(f"{name} must lie between {low} and {high}; got {value}")
+        for name, low, high in (("temperature", 1e-300, np.inf), ("flattening", 0.0, 1.0), ("feature_count", 1, 10_000)):
+            value = getattr(self, name)
+            if value is not None and not low <= value <= high:
+                raise InputError(f"{name} must be None or lie between {low} and {high}; got {value}")

@@ -1,0 +1,259 @@
+"""What a task is, and how to make one from a plain return function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hpsde._checks import check_rows
+from hpsde._precision import double_precision
+from hpsde._shapes import Array, Float
+from hpsde.distributions import Distribution, Samples, as_distribution
+from hpsde.errors import InputError
+from hpsde.tasks.solutions import Solution
+
+__all__ = [
+    "FunctionTask",
+    "Task",
+    "TaskExtras",
+    "check_task",
+    "task_extras",
+    "task_from_function",
+    "task_measures",
+]
+
+EVALUATION_POINTS = 201
+_EVALUATION_SEED = 718_281_828
+
+
+@runtime_checkable
+class Task(Protocol):
+    """What the learner needs of a task. What a task may have beyond it is in `TaskExtras`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def context_size(self) -> int:
+        """S, the numbers in a context; 0 when the task has none."""
+
+    @property
+    def parameter_size(self) -> int:
+        """D, the numbers in the parameters of a rollout."""
+
+    def sample_contexts(self, key: Array, n: int) -> Any:
+        """`n` contexts from the task's own distribution, [n, S]."""
+
+    def sample_initial(self, key: Array, contexts: Any) -> Any:
+        """Parameters of the exploring start policy for contexts [N, S]: [N, D]."""
+
+    def log_initial(self, contexts: Any, parameters: Any) -> Any:
+        """Log density of the start policy, log pi_0(parameters | contexts), [N]."""
+
+    def evaluate(self, contexts: Any, parameters: Any) -> Any:
+        """The returns [N] of rollouts with contexts [N, S] and parameters [N, D]."""
+
+    def evaluation_contexts(self) -> Any:
+        """The contexts [C, S] on which a policy is judged: always the same, never used for learning."""
+
+
+@dataclass(frozen=True)
+class TaskExtras:
+    """What a task may say besides what it must, and what holds when it does not.
+
+    description: one line for people.
+    features: the features of the context that options are given ("linear", "squared-exponential").
+    max_options: O_max, the most options a policy may have.
+    initial_rollouts, rollouts: rollouts of the start policy, and all rollouts with these included.
+    has_initial_density: False when `log_initial` is not known, so that the density must be estimated.
+    parameter_bounds: (low [D], high [D]) in which solutions are looked for; `evaluate` does not enforce them.
+    solutions: the solutions the task is known to have.
+    """
+
+    description: str = ""
+    features: Any = "linear"
+    max_options: int = 10
+    initial_rollouts: int = 600
+    rollouts: int = 1050
+    has_initial_density: bool = True
+    parameter_bounds: tuple[np.ndarray, np.ndarray] | None = None
+    solutions: tuple[Solution, ...] = ()
+
+
+def task_extras(task: Task) -> TaskExtras:
+    """The extras of `task`, each from its attribute of that name or, where it has none, the default."""
+    names = TaskExtras.__dataclass_fields__
+    return TaskExtras(**{name: getattr(task, name) for name in names if hasattr(task, name)})
+
+
+def task_measures(task: Task, contexts: Any, parameters: Any) -> Mapping[str, Any]:
+    """What the task measures besides the return, name -> [N]; empty when it has no method `measures`."""
+    measures = getattr(task, "measures", None)
+    return {} if measures is None else measures(contexts, parameters)
+
+
+def check_task(task: Any) -> Task:
+    """`task` itself, or an InputError that names what it lacks."""
+    required = [name for name in vars(Task) if not name.startswith("_")]
+    missing = [name for name in required if not hasattr(task, name)]
+    if missing:
+        raise InputError(
+            f"task: expected an object with {', '.join(required)}; "
+            f"{type(task).__name__} has no {', '.join(missing)}"
+        )
+    return task
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionTask:
+    """A task whose return is a plain function; `task_from_function` makes it and explains its fields."""
+
+    function: Callable[..., Any]
+    contexts: Distribution | None
+    initial: Distribution
+    name: str
+    batched: bool = False
+    evaluation: np.ndarray | None = None
+    description: str = TaskExtras.description
+    features: Any = TaskExtras.features
+    max_options: int = TaskExtras.max_options
+    initial_rollouts: int = TaskExtras.initial_rollouts
+    rollouts: int = TaskExtras.rollouts
+    solutions: tuple[Solution, ...] = ()
+
+    @property
+    def context_size(self) -> int:
+        return 0 if self.contexts is None else self.contexts.size
+
+    @property
+    def parameter_size(self) -> int:
+        return self.initial.size
+
+    @property
+    def parameter_bounds(self) -> tuple[np.ndarray, np.ndarray] | None:
+        return self.initial.bounds
+
+    @property
+    def has_initial_density(self) -> bool:
+        return self.initial.has_density
+
+    def sample_contexts(self, key: Array, n: int) -> Float[Array, "n S"]:
+        """`n` contexts from the context distribution."""
+        return _to_jax(np.zeros((n, 0))) if self.contexts is None else self.contexts.sample(key, n)
+
+    def sample_initial(self, key: Array, contexts: ArrayLike) -> Float[Array, "N D"]:
+        """Parameters from the initial distribution, which is the same in every context."""
+        return self.initial.sample(key, len(check_rows("contexts", contexts, self.context_size)))
+
+    def log_initial(self, contexts: ArrayLike, parameters: ArrayLike) -> Float[Array, " N"]:
+        """Log density of the initial distribution at the parameters."""
+        self._checked(contexts, parameters)
+        return self.initial.log_prob(parameters)
+
+    def evaluate(self, contexts: ArrayLike, parameters: ArrayLike) -> Float[Array, " N"]:
+        """The function's returns. What it raises passes through; so does a NaN, which is a failed rollout."""
+        s, xi = self._checked(contexts, parameters)
+        if self.batched:
+            arguments = (xi.copy(),) if self.contexts is None else (s.copy(), xi.copy())
+            return _to_jax(_batch_returns(self.function(*arguments), len(xi)))
+        rollouts = zip(xi.copy()) if self.contexts is None else zip(s.copy(), xi.copy(), strict=True)
+        return _to_jax(np.array([_one_return(self.function(*arguments)) for arguments in rollouts]))
+
+    def evaluation_contexts(self) -> Float[Array, "C S"]:
+        """`evaluation` where given; else an even grid of 201 for one bounded number, the one empty context
+        where there are none, all samples where these are few, and otherwise 201 draws with a fixed seed."""
+        if self.evaluation is not None:
+            return _to_jax(self.evaluation)
+        if self.contexts is None:
+            return _to_jax(np.zeros((1, 0)))
+        if self.contexts.bounds is not None and self.contexts.size == 1:
+            low, high = self.contexts.bounds
+            return _to_jax(np.linspace(low, high, EVALUATION_POINTS))
+        if isinstance(self.contexts, Samples) and len(np.asarray(self.contexts.values)) <= EVALUATION_POINTS:
+            return _to_jax(np.asarray(self.contexts.values))
+        return self.contexts.sample(jax.random.key(_EVALUATION_SEED), EVALUATION_POINTS)
+
+    def _checked(self, contexts: ArrayLike, parameters: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        s = check_rows("contexts", contexts, self.context_size)
+        return s, check_rows("parameters", parameters, self.parameter_size, rows=len(s))
+
+
+def task_from_function(
+    function: Callable[..., Any],
+    *,
+    initial: Any,
+    contexts: Any = None,
+    batched: bool = False,
+    name: str | None = None,
+    evaluation: ArrayLike | None = None,
+    **extras: Any,
+) -> FunctionTask:
+    """A task from a return function.
+
+    function: (context [S], parameters [D]) -> the return of one rollout; without contexts, (parameters [D])
+        -> the return. It always gets numpy arrays, also of one number, and returns NaN when a rollout failed.
+    initial: the distribution of the first, exploring parameters: hpsde.Uniform, hpsde.Gaussian, or an array
+        of samples [M, D].
+    contexts: the distribution of the contexts in the same forms, or None when the task has no context.
+    batched: True when the function takes all rollouts at once, ([N, S], [N, D]) -> [N] or ([N, D]) -> [N].
+    name: what to call the task; by default the function's own name.
+    evaluation: contexts [C, S] on which a policy is judged; by default those of
+        `FunctionTask.evaluation_contexts`.
+    extras: description, features, max_options, initial_rollouts, rollouts, solutions, as in `TaskExtras`.
+    """
+    if not callable(function):
+        raise InputError(f"function: expected something to call, got {type(function).__name__}")
+    allowed = {"description", "features", "max_options", "initial_rollouts", "rollouts", "solutions"}
+    if unknown := sorted(extras.keys() - allowed):
+        raise InputError(
+            f"unknown arguments {', '.join(unknown)}; valid extras are: {', '.join(sorted(allowed))}"
+        )
+    context_distribution = None if contexts is None else as_distribution(contexts, "contexts")
+    if evaluation is not None:
+        size = 0 if context_distribution is None else context_distribution.size
+        evaluation = np.array(check_rows("evaluation", evaluation, size))
+        evaluation.setflags(write=False)
+    return FunctionTask(
+        function=function,
+        contexts=context_distribution,
+        initial=as_distribution(initial, "initial"),
+        name=getattr(function, "__name__", type(function).__name__) if name is None else name,
+        batched=batched,
+        evaluation=evaluation,
+        **extras,
+    )
+
+
+def _one_return(value: Any) -> float:
+    array = np.asarray(value)
+    if array.size != 1 or array.dtype.kind not in "fiub":
+        raise InputError(
+            f"the return function must give one number for a rollout, got {_described(value, array)}; "
+            "a function of whole batches needs batched=True"
+        )
+    return float(array.reshape(()))
+
+
+def _batch_returns(value: Any, n: int) -> np.ndarray:
+    array = np.asarray(value)
+    if array.shape not in ((n,), (n, 1)) or array.dtype.kind not in "fiub":
+        raise InputError(
+            f"the batched return function must give shape [{n}], a number for each rollout, "
+            f"got {_described(value, array)}"
+        )
+    return array.astype(float).reshape(n)
+
+
+def _described(value: Any, array: np.ndarray) -> str:
+    return type(value).__name__ if array.dtype.kind == "O" else f"{array.dtype} of shape {list(array.shape)}"
+
+
+@double_precision
+def _to_jax(array: np.ndarray) -> Array:
+    return jnp.asarray(np.asarray(array, dtype=float))

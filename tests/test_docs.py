@@ -1,0 +1,67 @@
+"""What the README and the docs say exists, exists; the code they show runs."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+# `src/hpsde/weights.py`, `tests/`: a name in backticks that begins with a folder of the repository.
+NAMED = re.compile(r"`((?:src|tests|docs|examples|benchmarks|\.ci)/[\w./-]*)`")
+TARGET = re.compile(r"`make ([a-z]+)`")
+SNIPPET = re.compile(r"```python\n(.*?)```", re.DOTALL)
+QUIET = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_and_named_files_exist(page):
+    text = page.read_text(encoding="utf-8")
+    links = [
+        link for link in LINK.findall(text) if "://" not in link and not link.startswith(("#", "mailto:"))
+    ]
+    missing = [link for link in links if not (page.parent / link.split("#")[0]).exists()]
+    missing += [name for name in NAMED.findall(text) if not (ROOT / name).exists()]
+    assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_to_headings_meet_a_heading(page):
+    for link in LINK.findall(page.read_text(encoding="utf-8")):
+        path, _, anchor = link.partition("#")
+        if "://" in link or not anchor:
+            continue
+        target = (page.parent / path) if path else page
+        headings = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+        assert anchor in {
+            re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings
+        }, link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_named_make_targets_exist(page):
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    assert set(TARGET.findall(page.read_text(encoding="utf-8"))) <= targets
+
+
+def test_example_of_the_readme_is_the_one_in_examples():
+    snippets = SNIPPET.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert (ROOT / "examples/own_function.py").read_text(encoding="utf-8") in snippets
+
+
+@pytest.mark.parametrize(
+    "number", range(len(SNIPPET.findall((ROOT / "README.md").read_text(encoding="utf-8"))))
+)
+def test_snippets_of_the_readme_run(number, tmp_path):
+    """In a fresh process with JAX's own settings, as a reader would run them."""
+    snippet = SNIPPET.findall((ROOT / "README.md").read_text(encoding="utf-8"))[number]
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", snippet],
+        cwd=tmp_path, env=QUIET, capture_output=True, text=True, timeout=180, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
