@@ -27,7 +27,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(INSTALLED) ## learn a task with three solutions, draw it, and say what was found (two minutes at most)
-	$(BIN)/python examples/demo.py --seed $(DEMO_SEED) --out demo
+	$(BIN)/hpsde run toy-triple --seed $(DEMO_SEED) --force --out demo/toy-triple
+	$(BIN)/hpsde plot demo/toy-triple --out demo/toy-triple.png
+	@$(BIN)/python examples/explain_demo.py demo/toy-triple demo/toy-triple.png
 
 test: lint types pytest ## lint, types and all tests: what must pass before a change goes in
 
@@ -49,7 +51,7 @@ bench: $(INSTALLED) ## run all benchmarks and print their figures
 	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 figures: $(INSTALLED) ## draw the pictures of the README and docs anew
-	$(BIN)/hpsde run toy-triple --seed 1 --quiet --force --out runs/figures/toy-triple
+	$(BIN)/hpsde run toy-triple --seed $(DEMO_SEED) --quiet --force --out runs/figures/toy-triple
 	$(BIN)/hpsde plot runs/figures/toy-triple --out docs/images/toy-triple.png
 
 clean: ## remove the virtual environment, caches and what was produced

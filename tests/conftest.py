@@ -12,5 +12,6 @@ from jaxtyping import install_import_hook
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-# Every function of hpsde checks its arguments and results against its annotations, shapes included.
-install_import_hook("hpsde", "beartype.beartype")
+# Every function of hpsde checks its arguments and results against its annotations, shapes included. As for
+# mypy, an int will do where a float is wanted.
+install_import_hook("hpsde", "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")

@@ -139,6 +139,7 @@ def test_tasks_lists_every_task_with_its_sizes(capsys):
         (["run", "toy-double", "--set", "magic=1"], "kappa"),
         (["run", "toy-double", "--set", "kappa"], "NAME=VALUE"),
         (["run", "toy-double", "--set", "kappa=-1"], "kappa must lie between"),
+        (["run", "toy-double", "--rollouts", "100"], "600 initial rollouts"),
         (["run"], "TASK"),
         (["plot", "no/such/folder"], "no/such/folder"),
         (["plot", "no/such/folder", "--out", "figure.xyz"], ".png"),

@@ -76,7 +76,7 @@ def test_option_is_strong_exactly_where_it_rules():
         rules = ~np.isnan(mean)
         np.testing.assert_array_equal(rules, (contexts >= 11.0) == (option == 1))
         assert set(mean[rules]) == {(1.0, 3.0)[option]}
-    assert [text.get_text() for text in axes.texts] == ["1", "2"]
+    assert [text.get_text() for text in axes.texts] == ["0", "1"]
 
 
 def test_every_rollout_that_did_not_fail_is_drawn_once_in_its_options_colour(rollouts):

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+BLOCK = 64
 
-def padded_size(n: int, smallest: int = 64) -> int:
-    """The smallest of 64, 96, 128, 192, 256, 384, ... (2^k and 3 * 2^(k-1)) that holds `n`."""
-    size = smallest
+
+def padded_size(n: int, expected: int = 0) -> int:
+    """The smallest of 64, 96, 128, 192, 256, 384, ... (2^k and 3 * 2^(k-1)) that holds `n`.
+
+    Where `expected` rows are expected in the end, it is their number rounded up to a multiple of 64, until more come.
+    """
+    if n <= expected:
+        return BLOCK * -(-expected // BLOCK)
+    size = BLOCK
     while size < n:
         size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
     return size

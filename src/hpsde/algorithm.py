@@ -19,8 +19,6 @@ from hpsde.gaussian import LinearGaussian
 from hpsde.settings import Settings
 from hpsde.warp import fit_warp
 
-OPTION_BLOCK = 4  # kept options are padded to a multiple of this, so that compiled functions see few sizes
-
 
 class Data(NamedTuple):
     """Rollouts in standard units, padded to few sizes; rows outside `mask` are padding."""
@@ -43,11 +41,10 @@ class Memory(NamedTuple):
 class Estimate(NamedTuple):
     """The hierarchical policy in standard units."""
 
-    options: LinearGaussian  # [P] padded
-    kept: np.ndarray  # [P] which of them exist
+    options: LinearGaussian  # O_max of them
+    kept: np.ndarray  # [O] which of them exist
     gate: Gate
-    mean_returns: np.ndarray  # [P] return-weighted mean return of each option's samples
-    responsibilities: np.ndarray  # [P, N] p(o | s_i, xi_i)
+    mean_returns: np.ndarray  # [O] return-weighted mean return of each option's samples
 
 
 class StepInfo(NamedTuple):
@@ -67,16 +64,17 @@ def reestimate(key: Array, data: Data, memory: Memory, settings: Settings) -> tu
     # Compute the importance of each sample W~(s_i, xi_i).
     importance = compute_weights(data, settings)
     # Estimate p(o | s_i, xi_i) through density estimation using W~.
-    points = embed(data, importance.weights, settings)
+    points = embed(data, settings)
     mixture, fitted = estimate_density(key_density, points, importance, data.mask, memory.mixture, settings)
-    # Assign the samples to options.
-    kept_mixture, responsibilities, kept = assign(mixture, points, data.mask, settings)
+    # Assign the samples to the options with enough weight.
+    mixture, kept, responsibilities = assign(mixture, points, data.mask, settings)
+    weighted = responsibilities * np.asarray(importance.weights)
     # Train every option's policy.
-    base = responsibilities * np.asarray(importance.weights)
-    policies, mean_returns = train_options(data, base, settings)
+    policies = train_options(data, kept, responsibilities, weighted, settings)
     # Train the gate: the Gaussian process that approximates the return function.
-    gate, hyperparameters = train_gate(key_gate, data, base, importance.weights, memory.hyperparameters, settings)
-    estimate = Estimate(policies, kept, gate, mean_returns, responsibilities)
+    gate, hyperparameters = train_gate(key_gate, data, weighted, memory.hyperparameters, settings)
+    mean_returns = weighted @ np.where(data.mask, data.returns, 0.0) / np.maximum(weighted.sum(axis=1), 1e-300)
+    estimate = Estimate(policies, kept, gate, mean_returns)
     info = StepInfo(
         ess=float(importance.ess),
         temperature=float(importance.temperature),
@@ -85,7 +83,7 @@ def reestimate(key: Array, data: Data, memory: Memory, settings: Settings) -> tu
         lower_bound=float(fitted.lower_bound),
         warm=memory.mixture is not None and int(fitted.chosen) == len(fitted.bounds) - 1,
     )
-    return estimate, Memory(kept_mixture, hyperparameters), info
+    return estimate, Memory(mixture, hyperparameters), info
 
 
 _importance_weights = functools.partial(
@@ -95,7 +93,6 @@ _importance_weights = functools.partial(
 
 def compute_weights(data: Data, settings: Settings) -> weights.ImportanceWeights:
     """W~ of every rollout; see weights.py."""
-    count = int(data.mask.sum())
     log_f = np.zeros(len(data.mask))
     log_f[data.mask] = weights.log_return_function(settings.f, data.returns[data.mask])
     fixed = settings.f == "linear" or callable(settings.f)
@@ -106,20 +103,18 @@ def compute_weights(data: Data, settings: Settings) -> weights.ImportanceWeights
         jnp.asarray(data.mask),
         baseline=settings.f == "advantage",
         temperature=(settings.temperature or 1.0) if fixed else settings.temperature,
-        target_ess=jnp.asarray(max(settings.target_ess * count, 1.0)),
+        kl_bound=jnp.asarray(settings.kl_bound),
         flattening=settings.flattening,
         ess_floor=jnp.asarray(settings.ess_floor),
     )
 
 
-def embed(data: Data, importance: Float[Array, " N"], settings: Settings) -> np.ndarray:
+def embed(data: Data, settings: Settings) -> np.ndarray:
     """The points that are clustered: [s, xi], or their Laplacian eigenmap."""
     joint = np.concatenate([data.contexts, data.parameters], axis=1)
     if settings.embedding_dimensions == 0:
         return joint
-    points = joint[data.mask]
-    fitted = LaplacianEigenmaps(dimensions=settings.embedding_dimensions).fit(points)
-    return pad_rows(np.asarray(fitted.coordinates), len(data.mask))
+    return LaplacianEigenmaps(dimensions=settings.embedding_dimensions).fit(joint, data.mask).coordinates
 
 
 def estimate_density(
@@ -132,6 +127,10 @@ def estimate_density(
 ) -> tuple[Mixture, density.FitInfo]:
     """The weighted mixture over the points. Weights are counts: what they sum to is what the data weigh."""
     total = {"ess": float(importance.ess), "n": float(mask.sum()), "one": 1.0}[settings.weight_sum]
+    if settings.coarsening:
+        # Coarsened posterior: n misfitting samples count as n alpha / (n + alpha) (Miller and Dunson 2019).
+        alpha = settings.coarsening * (1 + points.shape[1] * (points.shape[1] + 3) // 2)
+        total = total * alpha / (total + alpha)
     counts = importance.weights * total
     x = jnp.asarray(points)
     prior = density.default_prior(x, counts, settings.max_options)
@@ -146,78 +145,70 @@ def estimate_density(
         restarts=settings.restarts,
         warm=start,
         method=settings.density,
+        resolution=settings.resolution,
     )
 
 
 def assign(
     mixture: Mixture, points: np.ndarray, mask: np.ndarray, settings: Settings
 ) -> tuple[Mixture, np.ndarray, np.ndarray]:
-    """Options with enough weight, and p(o | s_i, xi_i) [P, N] among them, padded to a multiple of a block."""
+    """The mixture of the options with enough weight, which those are [O], and p(o | s_i, xi_i) [O, N] among them."""
     mass = np.asarray(mixture.mass)
-    enough = mass >= max(settings.minimum_share * mass.sum(), 1e-12)
-    enough[np.argmax(mass)] = True
-    kept_mixture = density.select(mixture, jnp.asarray(enough))
-    responsibilities = np.exp(np.asarray(_log_responsibilities(kept_mixture, jnp.asarray(points)))).T[enough]
+    kept = mass >= settings.minimum_share * mass.sum()
+    kept &= mass > 0.0
+    kept[np.argmax(mass)] = True
+    mixture = density.select(mixture, jnp.asarray(kept))
+    responsibilities = np.exp(np.asarray(_log_responsibilities(mixture, jnp.asarray(points)))).T
     if settings.assignment == "hard":
         best = responsibilities.argmax(axis=0)
-        responsibilities = (np.arange(len(responsibilities))[:, None] == best).astype(float)
-    count = len(responsibilities)
-    size = OPTION_BLOCK * -(-count // OPTION_BLOCK)
-    kept = np.arange(size) < count
-    return kept_mixture, pad_rows(responsibilities * mask, size), kept
+        responsibilities = (np.arange(len(kept))[:, None] == best).astype(float)
+    return mixture, kept, responsibilities * mask
 
 
 _log_responsibilities = jax.jit(density.log_responsibilities)
 
 
-@functools.partial(jax.jit, static_argnames=("update", "epsilon", "ridge", "variance_floor"))
-def _train(
-    returns: Float[Array, " N"],
-    features: Float[Array, "N F"],
-    parameters: Float[Array, "N D"],
-    base: Float[Array, "O N"],
-    **settings: float | str,
-) -> tuple[LinearGaussian, Float[Array, " O"]]:
-    fitted, _ = options.fit_options(returns, features, parameters, base, **settings)  # type: ignore[arg-type]
-    return fitted, base @ returns / jnp.maximum(jnp.sum(base, axis=1), 1e-300)
+_fit_options = functools.partial(
+    jax.jit, static_argnames=("update", "epsilon", "ridge", "variance_floor")
+)(options.fit_options)
 
 
-def train_options(data: Data, base: np.ndarray, settings: Settings) -> tuple[LinearGaussian, np.ndarray]:
-    """Every option's policy by the chosen policy search, and the mean return of its samples."""
-    fitted, mean_returns = _train(
+def train_options(
+    data: Data, kept: np.ndarray, responsibilities: np.ndarray, weighted: np.ndarray, settings: Settings
+) -> LinearGaussian:
+    """Every option's policy by the chosen policy search on the samples that belong to it."""
+    base = weighted if settings.base == "weighted" else responsibilities
+    return _fit_options(
         jnp.asarray(np.where(data.mask, data.returns, 0.0)),
         jnp.asarray(data.features),
         jnp.asarray(data.parameters),
         jnp.asarray(base),
+        jnp.asarray(weighted),
+        jnp.asarray(kept),
         update=settings.update,
         epsilon=settings.epsilon,
         ridge=settings.ridge,
         variance_floor=settings.variance_floor,
     )
-    return fitted, np.asarray(mean_returns)
 
 
 def train_gate(
-    key: Array,
-    data: Data,
-    base: np.ndarray,
-    importance: Float[Array, " N"],
-    start: gp.Hyperparameters | None,
-    settings: Settings,
+    key: Array, data: Data, weighted: np.ndarray, start: gp.Hyperparameters | None, settings: Settings
 ) -> tuple[Gate, gp.Hyperparameters | None]:
     """The gating policy, and the Gaussian process's hyper-parameters to start from next time."""
     if settings.gate == "softmax":
-        return gating.fit_softmax(jnp.asarray(data.features), jnp.asarray(base)), start
+        return gating.fit_softmax(jnp.asarray(data.features), jnp.asarray(weighted)), start
     if settings.gate == "marginal":
-        return gating.fit_marginal(jnp.asarray(data.contexts), jnp.asarray(base)), start
-    scores = np.zeros(len(data.mask))
-    scores[data.mask], warp = fit_warp(data.returns[data.mask], settings.warp, np.asarray(importance)[data.mask])
-    z = np.concatenate([data.parameters, data.contexts], axis=1)
-    points = gp.choose_points(key, int(data.mask.sum()), settings.gp_max_points)
-    rows = padded_size(len(points))
-    z, scores, mask = pad_rows(z[points], rows), pad_rows(scores[points], rows), np.arange(rows) < len(points)
+        return gating.fit_marginal(jnp.asarray(data.contexts), jnp.asarray(weighted)), start
+    rows = np.flatnonzero(data.mask)
+    scores, warp = fit_warp(data.returns[rows], weighted.sum(axis=0)[rows], settings.warp)
+    points = gp.choose_points(key, len(rows), settings.gp_max_points)
+    z = np.concatenate([data.parameters, data.contexts], axis=1)[rows[points]]
+    size = len(data.mask) if len(points) == len(rows) else padded_size(len(points))
+    z, y, mask = pad_rows(z, size), pad_rows(scores[points], size), np.arange(size) < len(points)
     hyperparameters, _ = gp.fit_hyperparameters(
-        z, scores, mask, start, isotropic=settings.isotropic, fit_points=settings.gp_fit_points
+        z, y, mask, start, isotropic=settings.isotropic, fit_points=settings.gp_fit_points
     )
-    process = gp.condition(hyperparameters, jnp.asarray(z), jnp.asarray(scores), jnp.asarray(mask), 0.0)
-    return GPGate(process, jnp.asarray(scores), warp), hyperparameters
+    condition = gp.condition_by_lapack if jax.default_backend() == "cpu" else gp.condition
+    process = condition(hyperparameters, z, y, mask)
+    return GPGate(process, jnp.asarray(y), warp), hyperparameters

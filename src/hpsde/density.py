@@ -1,8 +1,8 @@
 """Latent options by weighted density estimation: a variational-Bayes Gaussian mixture with sample weights.
 
-Paper, appendix "VBEM with importance weights". A sample weight is a count: weight 2 is the sample twice, weight 0 is
-no sample, so the sum of the weights says how much the data weigh against the prior. Maximum likelihood
-(`method="em"`) has the same call; its steps are in `mixture_em`.
+Paper, appendix "VBEM with importance weights". A sample weight is a count: weight 2 is the sample twice,
+weight 0 is no sample, so the sum of the weights says how much the data weigh against the prior. Maximum
+likelihood (`method="em"`) has the same call; its steps are in `mixture_em`.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
 
+from hpsde import mixture_em
 from hpsde._shapes import Array, Bool, Float, Int
 from hpsde.errors import UnknownNameError
-from hpsde import mixture_em
 from hpsde.mixture import (
     LOG_2PI,
     Mixture,
     Prior,
+    Unit,
+    blurred_statistics,
     conditional_means,
     e_step,
-    inverse_and_log_determinant,
     kept_options,
     log_densities,
     log_density,
@@ -33,13 +34,12 @@ from hpsde.mixture import (
     log_responsibilities,
     marginal,
     moments,
-    natural_parameters,
     remove_empty,
     sample,
     select,
     sufficient_statistics,
 )
-from hpsde.mixture_search import Climb, Method, Points, climb, expectation, merges
+from hpsde.mixture_search import Method, begin, make_points, search
 from hpsde.mixture_start import seed_responsibilities, start_sizes
 
 __all__ = [
@@ -69,13 +69,13 @@ DENSITY_METHODS = ("vb", "em")
 
 
 class FitInfo(NamedTuple):
-    """What a fit went through. Starts are the restarts in order, then the warm start where there is one."""
+    """What a fit went through. Its R starts are the restarts in order, then the warm start."""
 
-    lower_bound: Float[Array, ""]  # of the mixture returned
+    lower_bound: Float[Array, ""]  # of the mixture returned; for "em" the penalised log likelihood
     converged: Bool[Array, ""]
     iterations: Int[Array, ""]
-    chosen: Int[Array, ""]  # index of the start that won
-    bounds: Float[Array, " R"]  # of each start
+    chosen: Int[Array, ""]  # index of the start that the mixture came from
+    bounds: Float[Array, " R"]  # of each start after the first round; minus infinity where there was none
     sizes: Int[Array, " R"]  # options that each start began with
 
 
@@ -85,29 +85,31 @@ def default_prior(
     max_components: int,
     *,
     alpha_0: float | None = None,
-    beta_0: float = 0.1,
     nu_0: float | None = None,
     spread: float = 0.1,
 ) -> Prior:
-    """A prior in the units of the data: shifting or scaling a coordinate of the data does the same to the prior.
+    """A prior in the units of the data: shift or scale a coordinate of the data, and the prior follows.
 
-    h_0 is the weighted mean; K_0^-1 = nu_0 spread diag(weighted variance). A coordinate that does not vary says nothing about its
-    unit: its variance is taken as 1.
+    Options are expected to have about `spread` times the variance of all the data, K_0^-1 = nu_0 spread
+    diag(var), and means that scatter like the data: h_0 = mean, and beta_0 = spread makes the covariance of a
+    mean, (beta_0 S)^-1, about diag(var). nu_0 = Z is the least whole number that is proper. All alpha_0
+    together are a tenth of a sample, so options that are not needed stay empty. A coordinate that does not
+    vary says nothing about its unit: its variance is taken as 1.
     """
-    Z = x.shape[1]
     total = jnp.sum(weights)
     share = weights / jnp.where(total > 0, total, 1.0)
+    x = jnp.where(weights[:, None] > 0, x, 0.0)
     mean = share @ x
-    variance = share @ (x - mean) ** 2
-    largest = jnp.max(jnp.where(weights[:, None] > 0, jnp.abs(x), 0.0), axis=0)
-    constant = variance <= (64 * jnp.finfo(x.dtype).eps * largest) ** 2
-    nu = Z if nu_0 is None else nu_0
+    variance = share @ (x - mean[None]) ** 2
+    rounding = 64 * jnp.finfo(x.dtype).eps * jnp.max(jnp.abs(x), axis=0)
+    variance = jnp.where(variance <= rounding**2, 1.0, variance)
+    nu = x.shape[1] if nu_0 is None else nu_0
     return Prior(
-        alpha_0=jnp.asarray(1.0 / max_components if alpha_0 is None else alpha_0, x.dtype),
-        beta_0=jnp.asarray(beta_0, x.dtype),
+        alpha_0=jnp.asarray(0.1 / max_components if alpha_0 is None else alpha_0, x.dtype),
+        beta_0=jnp.asarray(spread, x.dtype),
         nu_0=jnp.asarray(nu, x.dtype),
         h_0=mean,
-        K_0_inverse=jnp.diag(jnp.where(constant, 1.0, variance)) * nu * spread,
+        K_0_inverse=jnp.diag(nu * spread * variance),
     )
 
 
@@ -122,15 +124,18 @@ def posterior(statistics: Float[Array, "O P"], prior: Prior, regularisation: flo
     """
     mass, centre, scatter = moments(statistics, prior.h_0.shape[0])
     beta = prior.beta_0 + mass
-    offset = centre - prior.h_0
+    offset = centre - prior.h_0[None]
     pull = prior.beta_0 * mass / beta
-    K_inverse = prior.K_0_inverse + scatter + pull[:, None, None] * offset[:, :, None] * offset[:, None, :]
+    K_inverse = (
+        prior.K_0_inverse[None] + scatter + pull[:, None, None] * offset[:, :, None] * offset[:, None, :]
+    )
     return Mixture(
         alpha=prior.alpha_0 + mass,
         beta=beta,
-        h=prior.h_0 + (mass / beta)[:, None] * offset,
+        h=prior.h_0[None] + (mass / beta)[:, None] * offset,
         nu=prior.nu_0 + mass,
-        K_inverse=K_inverse + (regularisation * mass)[:, None, None] * jnp.eye(offset.shape[1], dtype=offset.dtype),
+        K_inverse=K_inverse
+        + (regularisation * mass)[:, None, None] * jnp.eye(offset.shape[1], dtype=offset.dtype),
         mass=mass,
     )
 
@@ -143,29 +148,33 @@ def m_step(
     regularisation: float = 0.0,
 ) -> Mixture:
     """The posterior given the responsibilities eta_io of the weighted points."""
-    t = sufficient_statistics(x - prior.h_0)
+    t = sufficient_statistics(x - prior.h_0[None])
     statistics = (responsibilities * weights[:, None]).T @ t.T
     shifted = posterior(statistics, prior._replace(h_0=jnp.zeros_like(prior.h_0)), regularisation)
-    return shifted._replace(h=shifted.h + prior.h_0)
+    return shifted._replace(h=shifted.h + prior.h_0[None])
 
 
 def option_bounds(mixture: Mixture, log_det: Float[Array, " O"], prior: Prior) -> Float[Array, " O"]:
-    """Each option's part of the lower bound where `mixture` is the M-step's optimum; 0 for an option without mass.
+    """Each option's part of the lower bound at the M-step's optimum; 0 for an option without mass.
 
     There the expectations of log likelihood, prior and posterior collapse to ratios of normalisers:
-    log Gamma(alpha_o) / Gamma(alpha_0) + log Z(beta_o, nu_o, K_o) / Z(beta_0, nu_0, K_0) - gamma_o Z/2 log(2 pi),
-    with Z(beta, nu, K) that of the Gaussian-Wishart density. `log_det` is that of K_o^-1.
+    log Gamma(alpha_o) / Gamma(alpha_0) + log c(beta_o, nu_o, K_o) / c(beta_0, nu_0, K_0)
+    - gamma_o Z/2 log(2 pi), with c that of the Gaussian-Wishart density. `log_det` is that of K_o^-1.
     """
     Z = mixture.h.shape[1]
-
-    def log_normaliser(beta: Array, nu: Array, log_det: Array) -> Array:
-        log_gamma = jnp.sum(gammaln((nu[..., None] - np.arange(Z)) / 2), axis=-1)
-        return 0.5 * nu * (Z * np.log(2) - log_det) + log_gamma - 0.5 * Z * jnp.log(beta)
-
-    before = log_normaliser(prior.beta_0, prior.nu_0, log_determinant(prior.K_0_inverse))
-    after = log_normaliser(mixture.beta, mixture.nu, log_det)
-    dirichlet = gammaln(mixture.alpha) - gammaln(prior.alpha_0)
-    return dirichlet + after - before - 0.5 * Z * LOG_2PI * mixture.mass
+    # the prior is one more row, so that special functions are compiled once
+    alpha, beta, nu, log_det = (
+        jnp.append(after, before)
+        for after, before in (
+            (mixture.alpha, prior.alpha_0),
+            (mixture.beta, prior.beta_0),
+            (mixture.nu, prior.nu_0),
+            (log_det, log_determinant(prior.K_0_inverse)),
+        )
+    )
+    gammas = jnp.concatenate([alpha[:, None], (nu[:, None] - np.arange(Z)[None]) / 2], axis=1)
+    log_norm = jnp.sum(gammaln(gammas), axis=1) + 0.5 * (nu * (Z * np.log(2) - log_det) - Z * jnp.log(beta))
+    return log_norm[:-1] - log_norm[-1] - 0.5 * Z * LOG_2PI * mixture.mass
 
 
 def constant(prior: Prior, options: int, total: Float[Array, ""]) -> Float[Array, ""]:
@@ -202,95 +211,128 @@ def fit(
     tolerance: float = 1e-3,
     warm: Mixture | None = None,
     stickiness: float = 3.0,
+    patience: int = 20,
     method: str = "vb",
-    max_merges: int = 10,
+    resolution: float = 0.0,
 ) -> tuple[Mixture, FitInfo]:
-    """Fit from several starts, keep the one with the highest bound.
+    """Fit from several starts, merge options while that raises the bound, and keep the best.
 
-    The restarts begin with different numbers of options, and an option that a start leaves out stays out of it,
-    so the bound chooses the number. A start from `warm`, which keeps the order of its options, wins unless another's
-    bound is higher by more than `stickiness` (nats).
+    The restarts begin with different numbers of options, and an option that a start leaves out stays out of
+    it, so the bound chooses the number (for "em", the bound less BIC's price). A start from `warm` keeps the
+    order of its options, and only a mixture whose bound is higher by more than `stickiness` (nats) takes its
+    place. Starts are compared after `patience` iterations, the best climbs on until its bound changes by less
+    than `tolerance` (nats). Rows of weight 0 change nothing. A `warm` without any mass is no warm start.
+
+    `resolution` blurs every point to N(x_i, resolution^2 I), which replaces x x' by its expectation:
+    structure finer than that cannot pay for a further option.
     """
-    if method not in ("vb", "em"):
-        raise UnknownNameError("method", method, ("vb", "em"))
+    if method not in DENSITY_METHODS:
+        raise UnknownNameError("method", method, DENSITY_METHODS)
+    if warm is None:
+        warm = _nothing(max_components, x.shape[1], x.dtype)
     uniforms = _uniforms(key, restarts, max_components, x.dtype)
-    return _fit(uniforms, x, weights, prior, tolerance, warm, stickiness, iterations, method, max_merges)
+    control = Control(stickiness, iterations, patience, tolerance, resolution)
+    return _fit(uniforms, x, weights, prior, warm, control, method=method)
+
+
+class Control(NamedTuple):
+    """The numbers that steer a fit; see `fit`."""
+
+    stickiness: float
+    iterations: int
+    patience: int
+    tolerance: float
+    resolution: float
+
+
+def _nothing(options: int, size: int, dtype: np.dtype) -> Mixture:
+    one = jnp.ones(options, dtype)
+    eye = jnp.broadcast_to(jnp.eye(size, dtype=dtype), (options, size, size))
+    return Mixture(one, one, jnp.zeros((options, size), dtype), one * (size + 1), eye, 0 * one)
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2, 3))
-def _uniforms(key: Array, restarts: int, max_components: int, dtype: np.dtype) -> Float[Array, "R O"]:
-    return jax.random.uniform(key, (restarts, max_components), dtype=dtype)
+def _uniforms(key: Array, restarts: int, options: int, dtype: np.dtype) -> Float[Array, "R O"]:
+    return jax.random.uniform(key, (restarts, options), dtype=dtype)
 
 
-@functools.partial(jax.jit, static_argnames=("iterations", "method"))
-def _fit(uniforms, x, weights, prior, tolerance, warm, stickiness, iterations, method, max_merges):
-    restarts, options = uniforms.shape
-    scale = jnp.sqrt(jnp.diagonal(prior.K_0_inverse))
-    y = jnp.where(weights[:, None] > 0, (x - prior.h_0) / scale, 0.0)
-    here = prior._replace(
-        h_0=jnp.zeros_like(prior.h_0), K_0_inverse=prior.K_0_inverse / scale[:, None] / scale[None, :]
-    )
-    points = Points(sufficient_statistics(y), weights)
+@functools.partial(jax.jit, static_argnames="method")
+def _fit(
+    uniforms: Float[Array, "R O"],
+    x: Float[Array, "N Z"],
+    weights: Float[Array, " N"],
+    prior: Prior,
+    warm: Mixture,
+    control: Control,
+    method: str,
+) -> tuple[Mixture, FitInfo]:
+    """`fit` in coordinates where the prior has mean 0 and unit scales, so that nothing depends on units."""
+    unit = Unit(prior.h_0, jnp.sqrt(jnp.diagonal(prior.K_0_inverse)))
+    here = unit.prior(prior)
+    y = jnp.where(weights[:, None] > 0, (x - unit.origin[None]) / unit.scale[None], 0.0)
+    t = blurred_statistics(y, control.resolution / unit.scale)
+    points = make_points(t, weights)
     total = weights.sum()
-    if method == "vb":
-        steps = Method(
-            estimate=lambda statistics: posterior(statistics, here),
-            option_bounds=lambda mixture, log_det: option_bounds(mixture, log_det, here),
-            constant=constant(here, options, total),
-            price=lambda options: jnp.zeros((), x.dtype),
-        )
-    else:
-        steps = Method(
-            estimate=lambda statistics: mixture_em.estimate(statistics, here),
-            option_bounds=lambda mixture, log_det: mixture_em.option_bounds(mixture, log_det, here),
-            constant=mixture_em.constant(total),
-            price=lambda options: mixture_em.price(options, total, x.shape[1]),
-        )
+    options = uniforms.shape[1]
+    steps = _method(method, here, options, total)
 
-    sizes = np.asarray(start_sizes(restarts, options))
-    eta = jax.vmap(seed_responsibilities, in_axes=(0, None, None, 0))(uniforms, y, weights, jnp.asarray(sizes))
-    statistics = (eta * weights) @ points.t.T
-    active = jnp.asarray(np.arange(options) < sizes[:, None])
-    if warm is not None:
-        moved = warm._replace(h=(warm.h - prior.h_0) / scale, K_inverse=warm.K_inverse / scale[:, None] / scale)
-        present = warm.mass > 0
-        present = present | ~present.any()
-        natural = natural_parameters(moved, *inverse_and_log_determinant(moved.K_inverse))
-        eta, _ = expectation(natural, present, points.t)
-        statistics = jnp.concatenate([statistics, ((eta * weights) @ points.t.T)[None]])
-        active = jnp.concatenate([active, present[None]])
-    climb_all = jax.vmap(lambda s, a: climb(steps, points, iterations, tolerance, s, a))
-    merit_of = jax.vmap(lambda state: state.bound - steps.price(state.active.sum()))
-    bonus = jnp.zeros(len(active)).at[-1].add(0.0 if warm is None else stickiness)
+    sizes = np.asarray(start_sizes(len(uniforms), options))
+    present = warm.mass > 0
+    warmed = present.any()
+    last_active = jnp.where(warmed, present, np.arange(options) == 0)
+    last = jnp.where(warmed, _again(unit.inwards(warm), total), last_active[:, None] * (t @ weights)[None])
+    active = jnp.concatenate([np.arange(options)[None] < sizes[:, None], last_active[None]])
+    statistics = jnp.concatenate([_seeds(uniforms, sizes, y, t, weights), last[None]])
 
-    def body(carry):
-        round, statistics, active, best, merit, chosen, bounds, _ = carry
-        final = climb_all(statistics, active)
-        merits = merit_of(final) + jnp.where(round == 0, bonus, 0.0)
-        index = merits.shape[0] - 1 - jnp.argmax(merits[::-1])
-        better = merits[index] > merit + tolerance
-        best = jax.tree.map(lambda a, b: jnp.where(better, a[index], b), final, best)
-        merit = jnp.where(better, merits[index], merit)
-        chosen = jnp.where(round == 0, index, chosen)
-        bounds = jnp.where(round == 0, final.bound, bounds)
-        s, a = merges(steps, points, len(active), best)
-        s=jnp.concatenate([s,jnp.broadcast_to(best.statistics,(len(active)-len(s),*s.shape[1:]))]); a=jnp.concatenate([a,jnp.broadcast_to(best.active,(len(active)-len(a),options))])
-        return round + 1, s, a, best, merit, chosen, bounds, better
-
-    first = Climb(statistics[0], statistics[0], active[0], -jnp.inf + total * 0, jnp.inf + total * 0, jnp.zeros((), int))
-    carry = (0, statistics, active, first, -jnp.inf + total * 0, jnp.asarray(0), jnp.zeros(len(active)), jnp.asarray(True))
-    rounds, _, _, best, merit, chosen, bounds, _ = jax.lax.while_loop(lambda c: c[-1] & (c[0] <= max_merges), body, carry)
-    mixture = steps.estimate(best.statistics)
-    jacobian = total * jnp.sum(jnp.log(scale))
-    mixture = mixture._replace(
-        h=mixture.h * scale + prior.h_0, K_inverse=mixture.K_inverse * scale[:, None] * scale
-    )
+    starts = jax.vmap(begin)(statistics, active)
+    loyalty = jnp.where(warmed, control.stickiness, 0.0)
+    found = search(steps, points, starts, loyalty, control.iterations, control.patience, control.tolerance)
+    jacobian = total * jnp.sum(jnp.log(unit.scale))
     info = FitInfo(
-        lower_bound=best.bound - jacobian,
-        converged=best.change <= tolerance,
-        iterations=best.iterations,
-        chosen=chosen,
-        bounds=bounds - jacobian,
-        sizes=rounds,
+        lower_bound=found.best.bound - jacobian,
+        converged=jnp.abs(found.best.change) < control.tolerance,
+        iterations=found.best.iterations,
+        chosen=found.chosen,
+        bounds=found.bounds - jacobian,
+        sizes=active.sum(axis=1),
     )
-    return mixture, info
+    return unit.outwards(steps.estimate(found.best.statistics)), info
+
+
+def _seeds(
+    uniforms: Float[Array, "R O"],
+    sizes: np.ndarray,
+    y: Float[Array, "N Z"],
+    t: Float[Array, "P N"],
+    weights: Float[Array, " N"],
+) -> Float[Array, "R O P"]:
+    """Sums of w_i eta_io t(y_i) of each restart, one restart at a time to spare memory."""
+
+    def one(start: tuple[Array, Array]) -> Array:
+        return (seed_responsibilities(start[0], y, weights, start[1]) * weights[None]) @ t.T
+
+    return jax.lax.map(one, (uniforms, jnp.asarray(sizes)))
+
+
+def _again(mixture: Mixture, total: Float[Array, ""]) -> Float[Array, "O P"]:
+    """Sums of w_i eta_io t(x_i) of data with this total weight and the mixture's plug-in moments."""
+    mass = mixture.mass * total / jnp.maximum(mixture.mass.sum(), jnp.finfo(total.dtype).tiny)
+    rows, columns = np.triu_indices(mixture.h.shape[1])
+    second = mixture.covariances[:, rows, columns] + mixture.h[:, rows] * mixture.h[:, columns]
+    return mass[:, None] * jnp.concatenate([second, mixture.h, jnp.ones_like(mass)[:, None]], axis=1)
+
+
+def _method(name: str, prior: Prior, options: int, total: Float[Array, ""]) -> Method:
+    if name == "em":
+        return Method(
+            estimate=lambda statistics: mixture_em.estimate(statistics, prior),
+            option_bounds=lambda mixture, log_det: mixture_em.option_bounds(mixture, log_det, prior),
+            constant=mixture_em.constant(total),
+            price=lambda options: mixture_em.price(options, total, prior.h_0.shape[0]),
+        )
+    return Method(
+        estimate=lambda statistics: posterior(statistics, prior),
+        option_bounds=lambda mixture, log_det: option_bounds(mixture, log_det, prior),
+        constant=constant(prior, options, total),
+        price=lambda options: jnp.zeros((), total.dtype),
+    )

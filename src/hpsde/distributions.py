@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
-from numpy.typing import ArrayLike
 
 from hpsde._checks import check_rows
 from hpsde._precision import double_precision
@@ -43,7 +42,7 @@ class Distribution(Protocol):
     def sample(self, key: Array, n: int) -> Float[Array, "n size"]:
         """`n` independent draws."""
 
-    def log_prob(self, x: ArrayLike) -> Float[Array, " N"]:
+    def log_prob(self, x: Any) -> Float[Array, " N"]:
         """Log density at each row of `x` [N, size]."""
 
 
@@ -51,8 +50,8 @@ class Distribution(Protocol):
 class Uniform:
     """Uniform between `low` and `high`, both ends included: log p(x) = -sum_j log(high_j - low_j) inside."""
 
-    low: ArrayLike
-    high: ArrayLike
+    low: Any
+    high: Any
 
     def __post_init__(self) -> None:
         low, high = _finite("Uniform low", self.low), _finite("Uniform high", self.high)
@@ -85,7 +84,7 @@ class Uniform:
         return jnp.asarray(np.minimum(low + (high - low) * np.asarray(share), high))
 
     @double_precision
-    def log_prob(self, x: ArrayLike) -> Float[Array, " N"]:
+    def log_prob(self, x: Any) -> Float[Array, " N"]:
         """Log density at each row of `x` [N, size]; minus infinity outside."""
         low, high = self.bounds
         rows = check_rows("x", x, self.size)
@@ -98,8 +97,8 @@ class Gaussian:
     """N(mean, covariance). `spread` is a standard deviation, one for all or one for each number, or, when it
     is a matrix [size, size], the covariance itself."""
 
-    mean: ArrayLike
-    spread: ArrayLike
+    mean: Any
+    spread: Any
 
     def __post_init__(self) -> None:
         mean = _finite("Gaussian mean", self.mean)
@@ -141,7 +140,7 @@ class Gaussian:
         return jnp.asarray(np.asarray(self.mean) + noise @ np.linalg.cholesky(self.covariance).T)
 
     @double_precision
-    def log_prob(self, x: ArrayLike) -> Float[Array, " N"]:
+    def log_prob(self, x: Any) -> Float[Array, " N"]:
         """Log density at each row of `x` [N, size]."""
         deviation = check_rows("x", x, self.size) - np.asarray(self.mean)
         factor = np.linalg.cholesky(self.covariance)
@@ -154,7 +153,7 @@ class Gaussian:
 class Samples:
     """The rows of `values` [M, size], each as likely as the others. There is no density to evaluate."""
 
-    values: ArrayLike
+    values: Any
 
     def __post_init__(self) -> None:
         values = np.array(self.values, dtype=float, ndmin=1)
@@ -190,10 +189,10 @@ class Samples:
     def sample(self, key: Array, n: int) -> Float[Array, "n size"]:
         """`n` rows, drawn with replacement."""
         values = np.asarray(self.values)
-        rows = jax.random.randint(key, (_count(n),), 0, len(values))
-        return jnp.asarray(values[np.asarray(rows)])
+        share = np.asarray(jax.random.uniform(key, (_count(n),), dtype=jnp.float64))
+        return jnp.asarray(values[np.floor(share * len(values)).astype(int)])
 
-    def log_prob(self, x: ArrayLike) -> Float[Array, " N"]:
+    def log_prob(self, x: Any) -> Float[Array, " N"]:
         """Not known: always an error. Ask `has_density` first."""
         raise InputError(
             "Samples have no log density; give hpsde.Uniform or hpsde.Gaussian where one is needed"
@@ -221,7 +220,7 @@ def as_distribution(thing: Any, name: str = "distribution") -> Distribution:
     )
 
 
-def _finite(name: str, value: ArrayLike, dimensions: tuple[int, ...] = (1,)) -> np.ndarray:
+def _finite(name: str, value: Any, dimensions: tuple[int, ...] = (1,)) -> np.ndarray:
     """`value` as a float64 array; a scalar becomes a vector of length one."""
     try:
         array = np.array(value, dtype=float, ndmin=1)

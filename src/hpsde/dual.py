@@ -22,7 +22,7 @@ from hpsde._shapes import Array, Float
 
 FEATURE_RIDGE = 1e-3
 NEWTON_STEPS = 30
-BISECTION_STEPS = 48
+BISECTION_STEPS = 40
 LOG_TEMPERATURE_RANGE = (-14.0, 14.0)
 
 
@@ -37,6 +37,12 @@ class Tilt(NamedTuple):
 def effective_sample_size(log_weights: Float[Array, " N"]) -> Float[Array, ""]:
     """ESS = (sum w)^2 / sum w^2 of weights given by their logarithms."""
     return jnp.exp(2.0 * logsumexp(log_weights) - logsumexp(2.0 * log_weights))
+
+
+def log_normalised(weights: Float[Array, " N"]) -> Float[Array, " N"]:
+    """Logarithms of weights >= 0 scaled to sum 1; minus infinity where a weight is 0."""
+    present = weights > 0.0
+    return jnp.where(present, jnp.log(jnp.where(present, weights, 1.0)), -jnp.inf) - jnp.log(jnp.sum(weights))
 
 
 def kl_divergence(log_p: Float[Array, " N"], log_q: Float[Array, " N"]) -> Float[Array, ""]:
@@ -65,8 +71,10 @@ def match_features(
     Minimises the convex  log sum_i exp(log_tilted_i - phi_i^T u) + ridge / 2 |u|^2. The small ridge bounds u
     where no weights can keep the mean exactly (the samples lie on one side of it).
     """
+    if features.shape[1] == 0:
+        return jax.nn.log_softmax(log_tilted), start
     identity = jnp.eye(features.shape[1])
-    lengths = jnp.array([1.0, 0.5, 0.2, 0.05, 0.01, 0.0])
+    lengths = jnp.array([1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 0.001, 0.0])
 
     def objective(u: Array) -> Array:
         return logsumexp(log_tilted - features @ u) + 0.5 * FEATURE_RIDGE * jnp.sum(u**2)
@@ -110,23 +118,40 @@ def solve_temperature(
 ) -> Tilt:
     """Weights at the temperature where `excess(log_weights)` crosses zero from below as T grows.
 
-    `excess` is negative while the weights are too sharp and positive while they are too flat. Bisection in
-    log T relative to the spread of the returns, each step starting from the last u; where no temperature in
-    the range satisfies the condition, the end nearest to it is taken.
+    `excess` is negative while the weights are too sharp and positive while they are too flat. T comes down from the
+    hot end in factors of e until the weights are too sharp, then by bisection, so that every u starts from that of a
+    temperature nearby (v = T u changes little). Where no temperature in the range satisfies the condition, the end
+    nearest to it is taken.
     """
     spread = return_spread(returns, log_base)
-    low, high = (jnp.array(end) for end in LOG_TEMPERATURE_RANGE)
+    coldest, hottest = LOG_TEMPERATURE_RANGE
 
-    def step(_: int, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        low, high, u = carry
-        middle = 0.5 * (low + high)
-        tilted = tilt(returns, features, log_base, spread * jnp.exp(middle), u)
+    def at(log_temperature: Array, near: Tilt) -> Tilt:
+        temperature = spread * jnp.exp(log_temperature)
+        return tilt(returns, features, log_base, temperature, near.u * near.temperature / temperature)
+
+    def descend(carry: tuple[Array, Tilt, Array]) -> tuple[Array, Tilt, Array]:
+        log_temperature, flat, _ = carry
+        tilted = at(log_temperature - 1.0, flat)
         too_sharp = excess(tilted.log_weights) < 0.0
-        return jnp.where(too_sharp, middle, low), jnp.where(too_sharp, high, middle), tilted.u
+        kept = jax.tree.map(lambda old, new: jnp.where(too_sharp, old, new), flat, tilted)
+        return jnp.where(too_sharp, log_temperature, log_temperature - 1.0), kept, too_sharp
 
-    start = jnp.zeros(features.shape[1])
-    _, high, u = jax.lax.fori_loop(0, BISECTION_STEPS, step, (low, high, start))
-    return tilt(returns, features, log_base, spread * jnp.exp(high), u)
+    def bisect(_: int, carry: tuple[Array, Array, Tilt]) -> tuple[Array, Array, Tilt]:
+        low, high, flat = carry
+        middle = 0.5 * (low + high)
+        tilted = at(middle, flat)
+        too_sharp = excess(tilted.log_weights) < 0.0
+        kept = jax.tree.map(lambda old, new: jnp.where(too_sharp, old, new), flat, tilted)
+        return jnp.where(too_sharp, middle, low), jnp.where(too_sharp, high, middle), kept
+
+    zero = jnp.zeros(features.shape[1])
+    start = tilt(returns, features, log_base, spread * jnp.exp(jnp.asarray(hottest)), zero)
+    high, flat, found = jax.lax.while_loop(
+        lambda carry: ~carry[2] & (carry[0] > coldest), descend, (jnp.asarray(hottest), start, jnp.asarray(False))
+    )
+    low = jnp.where(found, high - 1.0, high)
+    return jax.lax.fori_loop(0, BISECTION_STEPS, bisect, (low, high, flat))[2]
 
 
 def return_spread(returns: Float[Array, " N"], log_base: Float[Array, " N"]) -> Float[Array, ""]:

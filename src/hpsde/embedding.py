@@ -7,7 +7,8 @@ stay neighbours. The steps, for points x_1..x_n scaled to unit variance in each 
    neighbourhood, cut off beyond it:
        a(x -> j) = exp(-d^2 / rho(x)^2) tau(x, d),
    rho(x) the distance from x to its k-th neighbour, itself not counted; tau is 1 up to rho(x) and falls
-   linearly to 0 at the distance of a somewhat later neighbour, so that no weight jumps when points move.
+   linearly to 0 at the distance of a later neighbour, number k + max(2, k / 5), so that no weight jumps when
+   points move.
 2. The graph is symmetric, w_ij = max(a(i -> j), a(j -> i)), with w_ii = 1. Every point has k neighbours with
    weights of at least exp(-1): outliers are tied to the rest, and only groups of more than k points can part.
 3. The graph is kept connected: an edge of the minimum spanning tree weighs at least 1e-3. Where the
@@ -15,9 +16,10 @@ stay neighbours. The steps, for points x_1..x_n scaled to unit variance in each 
    coordinates then tell the components apart, instead of being an arbitrary mixture.
 4. The coordinates are the solutions f of L f = lambda D f with the smallest lambda > 0, D = diag(sum_j w_ij),
    L = D - W, scaled so that f^T D f / trace(D) = 1. The constant solution, lambda = 0, is left out.
-5. Nystroem: f(x) = sum_j w(x, j) f_j / ((1 - lambda) sum_j w(x, j)). At a point x_i of the graph this is f_i
-   itself, because (I - D^-1 L) f = (1 - lambda) f row by row. The rule does not know the bridges, so that at
-   their ends it is off by some 1e-4; there, as at every point of the graph, `transform` returns f_i.
+5. Nystroem: f(x) = sum_j w(x, j) f_j / ((1 - lambda) sum_j w(x, j)), where x's nearest x_j takes the place of
+   "itself" in rho(x). This is continuous in x, and at a point x_i of the graph it is f_i, because
+   (I - D^-1 L) f = (1 - lambda) f row by row. The rule does not know the bridges, so that at their ends it is
+   off by some 1e-4; there, as at every point of the graph, `transform` returns f_i itself.
 
 A point that occurs twice counts once: the embedding shows where points are, not how many.
 """
@@ -25,11 +27,11 @@ A point that occurs twice counts once: the embedding shows where points are, not
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy.linalg
 import scipy.sparse
-from numpy.typing import ArrayLike
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
@@ -71,7 +73,7 @@ class Embedding:
         """E, the number of coordinates."""
         return len(self.eigenvalues)
 
-    def transform(self, x: ArrayLike) -> Float[np.ndarray, "M E"]:
+    def transform(self, x: Any) -> Float[np.ndarray, "M E"]:
         """Coordinates of new points [M, Z]; at a point of the graph exactly the coordinates it has there."""
         rows = _check_points(x, len(self.centre))
         scaled = (rows - self.centre) / self.scale
@@ -116,7 +118,7 @@ class LaplacianEigenmaps:
             if not isinstance(value, int | np.integer) or value < least:
                 raise InputError(f"{name}: expected a whole number of at least {least}, got {value!r}")
 
-    def fit(self, x: ArrayLike, mask: ArrayLike | None = None) -> Embedding:
+    def fit(self, x: Any, mask: Any = None) -> Embedding:
         """The embedding of the rows of `x` [N, Z]. Where `mask` [N] is False a row has no part in the graph
         and gets its coordinates by the out-of-sample map. The order of the rows has no influence."""
         rows = _check_points(x)
@@ -124,11 +126,11 @@ class LaplacianEigenmaps:
         if len(chosen) == 0:
             raise InputError(f"x: expected at least one point, got none in {len(rows)} rows")
         # Sorted, so that the order of the rows has no influence, not even by rounding; + 0.0 unites -0 and 0.
-        unique = np.unique(chosen + 0.0, axis=0)
-        if len(unique) > self.max_points:
-            unique = unique[np.linspace(0, len(unique) - 1, self.max_points).round().astype(int)]
-        centre, scale = _scaling(unique)
-        points = (unique - centre) / scale
+        distinct = np.unique(chosen + 0.0, axis=0)
+        if len(distinct) > self.max_points:
+            distinct = distinct[np.linspace(0, len(distinct) - 1, self.max_points).round().astype(int)]
+        centre, scale = _scaling(distinct)
+        points = np.unique((distinct - centre) / scale + 0.0, axis=0)
         distances = cdist(points, points)
         neighbours = min(self.neighbours, len(points) - 1)
         radii = _radii(distances, neighbours)
@@ -142,7 +144,7 @@ class LaplacianEigenmaps:
 def _radii(distances: Float[np.ndarray, "M n"], neighbours: int) -> Float[np.ndarray, "M 2"]:
     """For each row: rho, the distance to the k-th neighbour after the nearest, and where tau reaches 0."""
     last = distances.shape[1] - 1
-    ends = (neighbours, min(neighbours + max(1, neighbours // 5), last))
+    ends = (neighbours, min(neighbours + max(2, neighbours // 5), last))
     radii = np.partition(distances, ends, axis=1)[:, ends]
     return np.maximum(radii, np.finfo(float).tiny)
 
@@ -239,7 +241,7 @@ def _scaling(points: Float[np.ndarray, "n Z"]) -> tuple[np.ndarray, np.ndarray]:
     return np.mean(points, axis=0), np.where(constant, np.inf, np.std(points, axis=0))
 
 
-def _check_points(x: ArrayLike, size: int | None = None) -> Float[np.ndarray, "N Z"]:
+def _check_points(x: Any, size: int | None = None) -> Float[np.ndarray, "N Z"]:
     rows = as_numbers("x", x)
     if rows.ndim != 2 or rows.shape[1] == 0 or (size is not None and rows.shape[1] != size):
         raise InputError(f"x: expected shape [N, {'Z' if size is None else size}], got {list(rows.shape)}")
@@ -249,7 +251,7 @@ def _check_points(x: ArrayLike, size: int | None = None) -> Float[np.ndarray, "N
     return rows
 
 
-def _check_mask(mask: ArrayLike, n: int) -> Bool[np.ndarray, " N"]:
+def _check_mask(mask: Any, n: int) -> Bool[np.ndarray, " N"]:
     selected = np.asarray(mask)
     if selected.shape != (n,) or selected.dtype != bool:
         raise InputError(f"mask: expected {n} booleans, got {selected.dtype} of shape {list(selected.shape)}")

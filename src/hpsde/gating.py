@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from hpsde import gaussian, gp
-from hpsde._shapes import Array, Float, Int
+from hpsde._shapes import Array, Bool, Float, Int
 from hpsde.gaussian import LinearGaussian
 from hpsde.warp import Warp
 
@@ -54,19 +54,27 @@ Gate = GPGate | SoftmaxGate | MarginalGate
 
 @jax.jit
 def gp_moments(
-    process: gp.GP, options: LinearGaussian, features: Float[Array, "C F"], contexts: Float[Array, "C S"]
+    process: gp.GP,
+    options: LinearGaussian,
+    kept: Bool[Array, " O"],
+    features: Float[Array, "C F"],
+    contexts: Float[Array, "C S"],
 ) -> tuple[Float[Array, "O C"], Float[Array, "O C"]]:
-    """Mean and deviation of the return of every option in every context, in warped units (Girard 2002)."""
-    moments = gp.option_moments(process, gaussian.means(options, features), options.Sigma, contexts)
+    """Mean and deviation of the return of every kept option in every context, in warped units (Girard 2002)."""
+    moments = gp.option_moments(process, gaussian.means(options, features), options.Sigma, contexts, kept)
     return moments.mean, jnp.sqrt(moments.variance)
 
 
 @jax.jit
 def gp_means(
-    process: gp.GP, options: LinearGaussian, features: Float[Array, "C F"], contexts: Float[Array, "C S"]
+    process: gp.GP,
+    options: LinearGaussian,
+    kept: Bool[Array, " O"],
+    features: Float[Array, "C F"],
+    contexts: Float[Array, "C S"],
 ) -> Float[Array, "O C"]:
     """The mean alone: without the variance it costs N instead of N^2 per option and context."""
-    return gp.option_moments(process, gaussian.means(options, features), options.Sigma, contexts).mean
+    return gp.option_moments(process, gaussian.means(options, features), options.Sigma, contexts, kept).mean
 
 
 @jax.jit
@@ -134,19 +142,22 @@ def fit_marginal(contexts: Float[Array, "N S"], targets: Float[Array, "O N"]) ->
 def scores(
     gate: Gate,
     options: LinearGaussian,
+    kept: Bool[Array, " O"],
     features: Float[Array, "C F"],
     contexts: Float[Array, "C S"],
     kappa: float,
 ) -> Float[Array, "O C"]:
     """What the gate maximises: mean + kappa deviation of the return (UCB; kappa = 0 greedy), or log pi(o | s)."""
-    if isinstance(gate, GPGate):
-        if kappa == 0.0:
-            return gp_means(gate.process, options, features, contexts)
-        mean, deviation = gp_moments(gate.process, options, features, contexts)
-        return mean + kappa * deviation
-    if isinstance(gate, SoftmaxGate):
-        return softmax_log_probabilities(gate, features)
-    return marginal_log_probabilities(gate, contexts)
+    if isinstance(gate, GPGate) and kappa == 0.0:
+        values = gp_means(gate.process, options, kept, features, contexts)
+    elif isinstance(gate, GPGate):
+        mean, deviation = gp_moments(gate.process, options, kept, features, contexts)
+        values = mean + kappa * deviation
+    elif isinstance(gate, SoftmaxGate):
+        values = softmax_log_probabilities(gate, features)
+    else:
+        values = marginal_log_probabilities(gate, contexts)
+    return jnp.where(kept[:, None], values, -jnp.inf)
 
 
 def draw_options(key: Array, gate: Gate, values: Float[Array, "O C"]) -> Int[Array, " C"]:
@@ -154,4 +165,3 @@ def draw_options(key: Array, gate: Gate, values: Float[Array, "O C"]) -> Int[Arr
     if isinstance(gate, GPGate):
         return jnp.argmax(values, axis=0)
     return jax.random.categorical(key, values, axis=0)
-

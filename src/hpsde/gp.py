@@ -1,10 +1,11 @@
-"""The Gaussian process of the gating policy: returns regressed on z = [xi, s], and the moments of each option's return.
+"""The Gaussian process of the gating policy: returns regressed on z = [xi, s], and moments under an option.
 
     hyperparameters, info = fit_hyperparameters(z, y, mask)
     gp = condition(hyperparameters, z, y, mask, mean)
     moments = option_moments(gp, mean_parameters, covariance, contexts)
 
-The parts live in gp_model (posterior, prediction), gp_likelihood and gp_fit (hyper-parameters), gp_moments.
+The parts live in gp_model (posterior, prediction), gp_moments, gp_likelihood and gp_fit (hyper-parameters),
+and gp_lapack (likelihood and posterior on a CPU, without compilation).
 """
 
 from hpsde.gp_fit import (
@@ -17,6 +18,7 @@ from hpsde.gp_fit import (
     fit_hyperparameters,
     spread_subset,
 )
+from hpsde.gp_lapack import condition_by_lapack
 from hpsde.gp_model import GP, Hyperparameters, condition, predict
 from hpsde.gp_moments import OptionMoments, option_moments
 
@@ -31,6 +33,7 @@ __all__ = [
     "Prior",
     "choose_points",
     "condition",
+    "condition_by_lapack",
     "fit_hyperparameters",
     "option_moments",
     "predict",

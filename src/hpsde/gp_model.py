@@ -1,4 +1,4 @@
-"""Gaussian process regression of returns on joint points z = [xi, s]: the model, its posterior, its predictions.
+"""Gaussian process regression of returns on joint points z = [xi, s]: model, posterior, predictions.
 
     R = m + f(z) + noise,    f ~ GP(0, k),    k(z, z') = signal^2 exp(-1/2 sum_d (z_d - z'_d)^2 / length_d^2)
 
@@ -15,9 +15,9 @@ from jax.scipy.linalg import cho_solve
 
 from hpsde._shapes import Array, Bool, Float
 
-# Added to the diagonal of K as a share of signal^2: a Cholesky factor of up to about 10,000 points then exists
-# even where all of them coincide and the noise is nothing.
-JITTER = 1e-8
+# Added to the diagonal of K as a share of signal^2: the noise is never less than a thousandth of the signal.
+# So K has a Cholesky factor wherever the points lie, and variances by way of K^-1 are good to 1e-7 signal^2.
+JITTER = 1e-6
 
 
 class Hyperparameters(NamedTuple):
@@ -52,19 +52,21 @@ def squared_distances(a: Float[Array, "A Z"], b: Float[Array, "B Z"]) -> Float[A
     return jnp.maximum(jnp.sum(a**2, axis=1)[:, None] + jnp.sum(b**2, axis=1)[None, :] - 2.0 * products, 0.0)
 
 
-def centred(z: Float[Array, "N Z"], mask: Bool[Array, " N"]) -> tuple[Float[Array, "N Z"], Float[Array, " Z"]]:
+def centred(
+    z: Float[Array, "N Z"], mask: Bool[Array, " N"]
+) -> tuple[Float[Array, "N Z"], Float[Array, " Z"]]:
     """The points less their average, zeros where the mask is false, and the average."""
     count = jnp.maximum(jnp.sum(mask), 1)
     centre = jnp.sum(jnp.where(mask[:, None], z, 0.0), axis=0) / count
-    return jnp.where(mask[:, None], z - centre, 0.0), centre
+    return jnp.where(mask[:, None], z - centre[None, :], 0.0), centre
 
 
 def masked_covariance(
     hyperparameters: Hyperparameters, z: Float[Array, "N Z"], mask: Bool[Array, " N"]
 ) -> tuple[Float[Array, "N N"], Float[Array, "N N"]]:
-    """K_f, zero outside the mask, and K = K_f + (noise^2 + jitter signal^2) I with identity rows outside it."""
+    """K_f, zero outside the mask, and K = K_f + (noise^2 + jitter signal^2) I, the identity outside it."""
     signal_variance = jnp.exp(2.0 * hyperparameters.log_signal)
-    scaled = z / jnp.exp(hyperparameters.log_lengths)
+    scaled = z / jnp.exp(hyperparameters.log_lengths)[None, :]
     both = mask[:, None] & mask[None, :]
     K_f = jnp.where(both, signal_variance * jnp.exp(-0.5 * squared_distances(scaled, scaled)), 0.0)
     diagonal = jnp.where(mask, jnp.exp(2.0 * hyperparameters.log_noise) + JITTER * signal_variance, 1.0)
@@ -92,9 +94,8 @@ def _gram_of_lower(W: Float[Array, "N N"], smallest: int) -> Float[Array, "N N"]
     half = n // 2
     A, B, C = W[:half, :half], W[half:, :half], W[half:, half:]
     corner = B.T @ C
-    return jnp.block(
-        [[_gram_of_lower(A, smallest) + B.T @ B, corner], [corner.T, _gram_of_lower(C, smallest)]]
-    )
+    first, last = _gram_of_lower(A, smallest) + B.T @ B, _gram_of_lower(C, smallest)
+    return jnp.block([[first, corner], [corner.T, last]])
 
 
 def inverse_from_cholesky(L: Float[Array, "N N"]) -> Float[Array, "N N"]:
@@ -130,9 +131,9 @@ def predict(gp: GP, z_new: Float[Array, "C Z"]) -> tuple[Float[Array, " C"], Flo
 
     mean = m + k' beta,  variance = signal^2 - k' K^-1 k,  k_i = k(z_new, z_i).
     """
-    lengths = jnp.exp(gp.hyperparameters.log_lengths)
+    lengths = jnp.exp(gp.hyperparameters.log_lengths)[None, :]
     signal_variance = jnp.exp(2.0 * gp.hyperparameters.log_signal)
-    distances = squared_distances((z_new - gp.centre) / lengths, gp.z / lengths)
+    distances = squared_distances((z_new - gp.centre[None, :]) / lengths, gp.z / lengths)
     k = signal_variance * jnp.exp(-0.5 * distances)
     variance = signal_variance - jnp.sum((k @ gp.K_inverse) * k, axis=1)
     return gp.mean + k @ gp.beta, jnp.maximum(variance, 0.0)

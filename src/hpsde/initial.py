@@ -45,7 +45,7 @@ class FromDistribution:
 
 
 class FromTask:
-    """A task's own initial policy: `sample_initial` and `log_initial` (which may return None)."""
+    """A task's own initial policy: `sample_initial` and, where it has a density, `log_initial`."""
 
     def __init__(self, task: Any, parameter_size: int):
         self.task, self.parameter_size = task, parameter_size
@@ -55,8 +55,9 @@ class FromTask:
         return check_rows("the task's initial parameters", drawn, self.parameter_size, len(contexts))
 
     def log_density(self, contexts: np.ndarray, parameters: np.ndarray) -> np.ndarray | None:
-        values = self.task.log_initial(contexts, parameters)
-        return None if values is None else np.asarray(values, dtype=float)
+        if not getattr(self.task, "has_initial_density", True):
+            return None
+        return np.asarray(self.task.log_initial(contexts, parameters), dtype=float)
 
 
 def make_initial(initial: Any, parameter_size: int) -> InitialPolicy:

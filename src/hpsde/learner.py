@@ -75,7 +75,8 @@ class HPSDE:
 
     `initial` is where the first parameters come from: a distribution (`hpsde.Uniform`, `hpsde.Gaussian`), an array
     of samples [n, D], or a task. The first `initial_rollouts` that `ask` proposes come from it; from then on they
-    come from the policy learned so far. Settings can be given by name: `HPSDE(1, 1, initial=..., update="rwr")`.
+    come from the policy learned so far. `expected_rollouts` is a hint: with it, compiled functions are compiled once,
+    not anew as the data grow. Settings can be given by name: `HPSDE(1, 1, initial=..., update="rwr")`.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class HPSDE:
         *,
         initial: Any,
         initial_rollouts: int = 200,
+        expected_rollouts: int = 0,
         seed: int = 0,
         settings: Settings | None = None,
         **changes: Any,
@@ -102,6 +104,7 @@ class HPSDE:
         self.settings = replace(settings or Settings(), **changes)
         self.context_size, self.parameter_size = context_size, parameter_size
         self.initial_rollouts = initial_rollouts
+        self.expected_rollouts = expected_rollouts
         self.seed = seed
         self.rollouts = Rollouts(context_size, parameter_size)
         self.info = Info()
@@ -147,7 +150,8 @@ class HPSDE:
         option = np.asarray(draw_options(key_option, policy.gate, jnp.asarray(values)))
         parameters = policy.sample_options(key_noise, rows, option)
         standard = policy.units.contexts(rows)
-        index = self._history.add(make_behaviour(policy.standard_options, standard, option))
+        slots = np.flatnonzero(policy.kept)[option]
+        index = self._history.add(make_behaviour(policy.standard_options, standard, slots))
         log_density = self._history.log_density(
             index, standard, policy.features(rows), policy.units.parameters(parameters)
         )
@@ -236,7 +240,7 @@ class HPSDE:
             log_initial = self._initial.log_density(rollouts.contexts, rollouts.parameters) + units.log_volume
         made_by = np.where(usable, rollouts.behaviour, 0)
         log_behaviour = self._history.log_mixture(contexts, features, parameters, log_initial, made_by)
-        rows = padded_size(int(usable.sum()))
+        rows = padded_size(int(usable.sum()), expected=self.expected_rollouts)
         parts = (contexts, parameters, rollouts.returns, features, log_behaviour)
         return Data(*(pad_rows(part[usable], rows) for part in parts), mask=np.arange(rows) < usable.sum())
 

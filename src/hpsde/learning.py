@@ -11,9 +11,13 @@ import jax
 import numpy as np
 
 from hpsde._precision import double_precision
+from hpsde._progress import progress_bar
+from hpsde.errors import InputError
 from hpsde.learner import HPSDE, Info
+from hpsde.methods import DEFAULT_METHOD, make_learner
 from hpsde.policy import HierarchicalPolicy
 from hpsde.tasks.solutions import coverage_and_surplus
+from hpsde.tasks.task import task_extras, task_from_function, task_measures
 
 BATCH = 50
 
@@ -92,11 +96,49 @@ def measure(task: Any, policy: HierarchicalPolicy) -> dict[str, Any]:
         "coverage": None,
         "surplus": None,
     }
-    solutions = getattr(task, "solutions", None)
+    solutions = task_extras(task).solutions
     if solutions:
         covered = coverage_and_surplus(solutions, contexts, means)
         result.update(coverage=covered.coverage, surplus=covered.surplus)
-    measures = getattr(task, "measures", None)
-    if measures is not None:
-        result.update(measures(contexts, parameters))
-    return result
+    measures = task_measures(task, contexts, parameters)
+    return result | {name: float(np.mean(values)) for name, values in measures.items()}
+
+
+def learn(
+    task: Any,
+    *,
+    initial: Any = None,
+    contexts: Any = None,
+    rollouts: int | None = None,
+    initial_rollouts: int | None = None,
+    batch: int = BATCH,
+    batched: bool = False,
+    method: str = DEFAULT_METHOD,
+    seed: int = 0,
+    progress: bool = True,
+    **settings: Any,
+) -> HierarchicalPolicy:
+    """Learn a task, or a plain return function, and give back the policy.
+
+    A return function takes one rollout, f(context, parameters) -> return (without contexts: f(parameters)), or with
+    `batched=True` arrays [N, S], [N, D] -> [N]. It comes with `initial`, where to look for parameters, and `contexts`:
+    both a distribution (`hpsde.Uniform`, `hpsde.Gaussian`) or an array of samples. A return that is not finite counts
+    as a failed rollout. `rollouts` is how often the function is called in all, `initial_rollouts` of them at random.
+    """
+    if not hasattr(task, "evaluate"):
+        task = task_from_function(task, initial=initial, contexts=contexts, batched=batched)
+    elif initial is not None or contexts is not None:
+        raise InputError("a task has its own contexts and initial distribution; give these with a plain function only")
+    extras = task_extras(task)
+    total = extras.rollouts if rollouts is None else rollouts
+    first = extras.initial_rollouts if initial_rollouts is None else initial_rollouts
+    if not 2 <= first <= total:
+        raise InputError(f"need 2 <= initial_rollouts <= rollouts; got {first} and {total}")
+    learner = make_learner(
+        method, task, seed=seed, initial_rollouts=first, expected_rollouts=total, **settings
+    )
+    with progress_bar(total, enabled=progress) as bar:
+        for each in iterate(task, learner, rollouts=total, batch=batch):
+            mean_return = float(np.nanmean(each.returns)) if np.isfinite(each.returns).any() else None
+            bar.update(each.rollouts, mean_return=mean_return, options_kept=each.info.options_kept, ess=each.info.ess)
+    return learner.policy

@@ -7,6 +7,7 @@ from typing import Any
 
 from hpsde.errors import UnknownNameError
 from hpsde.learner import HPSDE
+from hpsde.tasks.task import task_extras
 
 DEFAULT_METHOD = "hpsde-reps-gp"
 
@@ -34,11 +35,11 @@ def make_learner(method: str, task: Any, seed: int = 0, **changes: Any) -> HPSDE
     """The named learner for a task, which gives sizes, features and the number of options at most."""
     if method not in METHODS:
         raise UnknownNameError("method", method, METHODS)
-    settings = {
-        "features": getattr(task, "features", "linear"),
-        "max_options": getattr(task, "max_options", 10),
-        "initial_rollouts": getattr(task, "initial_rollouts", 200),
-        **METHODS[method].settings,
-        **changes,
+    extras = task_extras(task)
+    given = {
+        "features": extras.features,
+        "max_options": extras.max_options,
+        "initial_rollouts": extras.initial_rollouts,
     }
+    settings = given | METHODS[method].settings | changes
     return HPSDE(task.context_size, task.parameter_size, initial=task, seed=seed, **settings)

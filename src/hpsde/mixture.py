@@ -1,13 +1,13 @@
-"""A Gaussian mixture with an uncertain mind: its posterior, and the questions it answers.
+"""A Gaussian mixture as a posterior over its parameters, and the questions it answers.
 
 Symbols (paper, appendix): alpha, beta, nu, h, K of each of O options over points x of Z numbers,
 
     q(k) = Dir(alpha),   q(mu_o, S_o) = N(mu_o | h_o, (beta_o S_o)^-1) Wishart(S_o | K_o, nu_o).
 
 A log density that is quadratic in x is one inner product of natural parameters with the statistics
-t(x) = [x x' (upper triangle), x, 1] (P = Z (Z + 1) / 2 + Z + 1 numbers), so an expectation step over all points and
-options is one matrix product, and so is the collection of all moments. Both cancel digits when the points lie
-far from the origin: callers shift them first.
+t(x) = [x x' (upper triangle), x, 1] (P = Z (Z + 1) / 2 + Z + 1 numbers), so an expectation step over all
+points and options is one matrix product, and so is the collection of all moments. Both cancel digits when the
+points lie far from the origin: callers shift them first.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Prior(NamedTuple):
 class Mixture(NamedTuple):
     """Posterior of a mixture: always O options, those with `mass` 0 being absent.
 
-    The scale K of the Wishart is kept as its inverse, which is a plain sum over the data: K^-1 = K_0^-1 + scatter.
-    `beta` = infinity marks parameters known without doubt (maximum likelihood): weight alpha / sum(alpha), mean h,
-    covariance K^-1 / nu.
+    The scale K of the Wishart is kept as its inverse, which is a plain sum over the data, K_0^-1 + scatter.
+    `beta` = infinity marks parameters known without doubt (maximum likelihood): weight alpha / sum(alpha),
+    mean h, covariance K^-1 / nu.
     """
 
     alpha: Float[Array, " O"]
@@ -62,6 +62,32 @@ class Mixture(NamedTuple):
         return self.K_inverse / self.nu[:, None, None]
 
 
+class Unit(NamedTuple):
+    """Other coordinates y = (x - origin) / scale."""
+
+    origin: Float[Array, " Z"]
+    scale: Float[Array, " Z"]
+
+    def inwards(self, mixture: Mixture) -> Mixture:
+        """The mixture of y for a mixture of x."""
+        h = (mixture.h - self.origin[None]) / self.scale[None]
+        return mixture._replace(h=h, K_inverse=mixture.K_inverse / self._outer[None])
+
+    def outwards(self, mixture: Mixture) -> Mixture:
+        """The mixture of x for a mixture of y."""
+        h = mixture.h * self.scale[None] + self.origin[None]
+        return mixture._replace(h=h, K_inverse=mixture.K_inverse * self._outer[None])
+
+    @property
+    def _outer(self) -> Float[Array, "Z Z"]:
+        return self.scale[:, None] * self.scale[None, :]
+
+    def prior(self, prior: Prior) -> Prior:
+        """The prior of y for a prior of x."""
+        h_0 = (prior.h_0 - self.origin) / self.scale
+        return prior._replace(h_0=h_0, K_0_inverse=prior.K_0_inverse / self._outer)
+
+
 # ---------------------------------------------------------------- the quadratic form as one inner product
 
 
@@ -70,6 +96,13 @@ def sufficient_statistics(x: Float[Array, "N Z"]) -> Float[Array, "P N"]:
     rows, columns = np.triu_indices(x.shape[1])
     points = x.T
     return jnp.concatenate([points[rows] * points[columns], points, jnp.ones_like(points[:1])])
+
+
+def blurred_statistics(x: Float[Array, "N Z"], deviation: Float[Array, " Z"]) -> Float[Array, "P N"]:
+    """E[t(x)] of points known up to Gaussian noise of this deviation: its variance adds to x x'."""
+    rows, columns = np.triu_indices(x.shape[1])
+    diagonal = np.flatnonzero(rows == columns)
+    return sufficient_statistics(x).at[diagonal].add((deviation**2)[:, None])
 
 
 def moments(
@@ -96,7 +129,7 @@ def quadratic_parameters(
 ) -> Float[Array, "O P"]:
     """The vector v_o with v_o . t(x) = constant_o - (x - mean_o)' precision_o (x - mean_o) / 2."""
     rows, columns = np.triu_indices(mean.shape[1])
-    twice = np.where(rows == columns, 0.5, 1.0)
+    twice = np.where(rows == columns, 0.5, 1.0)[None]
     linear = jnp.einsum("oij,oj->oi", precision, mean)
     offset = constant - 0.5 * jnp.sum(linear * mean, axis=1)
     return jnp.concatenate([-twice * precision[:, rows, columns], linear, offset[:, None]], axis=1)
@@ -127,14 +160,15 @@ def _log_determinant(factor: Float[Array, "*O Z Z"]) -> Float[Array, "*O"]:
 def natural_parameters(
     mixture: Mixture, K: Float[Array, "O Z Z"], log_det_K_inverse: Float[Array, " O"]
 ) -> Float[Array, "O P"]:
-    """Parameters of log rho_io, equation (responsibility) of the appendix, with the constant -Z/2 log(2 pi)."""
+    """Parameters of log rho_io (appendix, equation "responsibility"), with the constant -Z/2 log(2 pi)."""
     Z = mixture.h.shape[1]
     known = jnp.isinf(mixture.beta)
     total = mixture.alpha.sum()
-    log_weight = jnp.where(
-        known, jnp.log(mixture.alpha / total), digamma(mixture.alpha) - digamma(total)
-    )  # E[log k_o]
-    doubt = jnp.sum(digamma((mixture.nu[:, None] - np.arange(Z)) / 2), axis=1) + Z * np.log(2)
+    halves = (mixture.nu[:, None] - np.arange(Z)[None]) / 2
+    psi = digamma(jnp.concatenate([mixture.alpha, total[None], halves.ravel()]))  # compiled once
+    O = len(mixture.alpha)
+    log_weight = jnp.where(known, jnp.log(mixture.alpha / total), psi[:O] - psi[O])  # E[log k_o]
+    doubt = jnp.sum(psi[O + 1 :].reshape(O, Z), axis=1) + Z * np.log(2)
     log_det = jnp.where(known, Z * jnp.log(mixture.nu), doubt) - log_det_K_inverse  # E[log |S_o|]
     constant = log_weight + 0.5 * (log_det - Z * LOG_2PI - Z / mixture.beta)
     return quadratic_parameters(mixture.nu[:, None, None] * K, mixture.h, constant)
@@ -153,13 +187,13 @@ def e_step(mixture: Mixture, x: Float[Array, "N Z"]) -> tuple[Float[Array, "N O"
     t, shifted = _shifted(mixture, x)
     values = log_rho(shifted, t)
     normaliser = logsumexp(values, axis=0)
-    return (values - normaliser).T, normaliser
+    return (values - normaliser[None]).T, normaliser
 
 
 def _shifted(mixture: Mixture, x: Float[Array, "N Z"]) -> tuple[Float[Array, "P N"], Mixture]:
     """Statistics of the points and the mixture, both moved so that the mixture's centre is the origin."""
     origin = jnp.mean(mixture.h, axis=0)
-    return sufficient_statistics(x - origin), mixture._replace(h=mixture.h - origin)
+    return sufficient_statistics(x - origin[None]), mixture._replace(h=mixture.h - origin[None])
 
 
 # ---------------------------------------------------------------- questions to a fitted mixture
@@ -177,12 +211,15 @@ def log_densities(mixture: Mixture, x: Float[Array, "N Z"]) -> Float[Array, "N O
     origin = jnp.mean(mixture.h, axis=0)
     precision, log_det_covariance = inverse_and_log_determinant(mixture.covariances)
     constant = -0.5 * (x.shape[1] * LOG_2PI + log_det_covariance)
-    return (quadratic_parameters(precision, mixture.h - origin, constant) @ sufficient_statistics(x - origin)).T
+    return (
+        quadratic_parameters(precision, mixture.h - origin[None], constant)
+        @ sufficient_statistics(x - origin[None])
+    ).T
 
 
 def log_density(mixture: Mixture, x: Float[Array, "N Z"]) -> Float[Array, " N"]:
-    """Plug-in log density log sum_o E[k_o] N(x | h_o, E[S_o]^-1), not the posterior predictive (Student) one."""
-    return logsumexp(log_densities(mixture, x) + _log(mixture.mixing), axis=1)
+    """Plug-in log density log sum_o E[k_o] N(x | h_o, E[S_o]^-1), not the posterior predictive one."""
+    return logsumexp(log_densities(mixture, x) + _log(mixture.mixing)[None], axis=1)
 
 
 def marginal(mixture: Mixture, dims: tuple[int, ...]) -> Mixture:
@@ -199,20 +236,22 @@ def log_marginal_responsibilities(
     With `dims` the contexts' coordinates this is p(o | s), the mixture's own gate.
     """
     joint = log_densities(marginal(mixture, dims), x) if dims else jnp.zeros((x.shape[0], len(mixture.mass)))
-    return jax.nn.log_softmax(joint + _log(_mixing_or_even(mixture)), axis=1)
+    return jax.nn.log_softmax(joint + _log(_mixing_or_even(mixture))[None], axis=1)
 
 
 def conditional_means(
     mixture: Mixture, x: Float[Array, "N S"], dims: tuple[int, ...]
 ) -> Float[Array, "N O T"]:
-    """E[the other coordinates | x[dims], o] by each option's plug-in Gaussian, the others in ascending order."""
+    """E[other coordinates | x[dims], o] by each option's plug-in Gaussian, the others in ascending order."""
     given = np.asarray(dims, dtype=int)
     others = np.setdiff1d(np.arange(mixture.h.shape[1]), given)
     if not dims:
         return jnp.broadcast_to(mixture.h[None], (x.shape[0], *mixture.h.shape))
     precision, _ = inverse_and_log_determinant(mixture.K_inverse[:, given[:, None], given])
     gain = jnp.einsum("ots,osr->otr", mixture.K_inverse[:, others[:, None], given], precision)
-    return mixture.h[:, others] + jnp.einsum("otr,nor->not", gain, x[:, None, :] - mixture.h[:, given])
+    return mixture.h[None, :, others] + jnp.einsum(
+        "otr,nor->not", gain, x[:, None, :] - mixture.h[None, :, given]
+    )
 
 
 def sample(key: Array, mixture: Mixture, n: int) -> tuple[Float[Array, "n Z"], Int[Array, " n"]]:

@@ -1,4 +1,8 @@
-"""One policy search step for every option (the inner loop of Algorithm 1)."""
+"""One policy search step for every option (the inner loop of Algorithm 1).
+
+An update maps (returns, features, base, target, epsilon) to sample weights d [N]: `base` q_i is how much each sample belongs
+to the option, `target` how much it counts for the option's contexts. A new update is a file and a line here.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,9 @@ import jax
 import jax.numpy as jnp
 
 from hpsde import gaussian, reps, rwr
-from hpsde._shapes import Array, Float
+from hpsde._shapes import Array, Bool, Float
 from hpsde.gaussian import LinearGaussian
 
-# An update maps (returns, features, base weights, epsilon) to sample weights d. A new one is a file and a line here.
 UPDATES: dict[str, Callable[..., Array]] = {"reps": reps.sample_weights, "rwr": rwr.sample_weights}
 
 
@@ -20,18 +23,22 @@ def fit_options(
     features: Float[Array, "N F"],
     parameters: Float[Array, "N D"],
     base: Float[Array, "O N"],
+    target: Float[Array, "O N"],
+    kept: Bool[Array, " O"],
     *,
     update: str,
     epsilon: float,
     ridge: float,
     variance_floor: float,
-) -> tuple[LinearGaussian, Float[Array, " O"]]:
-    """All option policies from base weights q_oi, and the effective number of samples behind each."""
+) -> LinearGaussian:
+    """The policy of every kept option; the others are standard Gaussians that nobody asks for."""
+    size, count = parameters.shape[1], features.shape[1]
 
-    def one(q: Array) -> tuple[LinearGaussian, Array]:
-        d = UPDATES[update](returns, features, q, epsilon=epsilon)
-        d = jnp.where(jnp.sum(q) > 0.0, d, 0.0)
-        option = gaussian.fit(features, parameters, d, ridge=ridge, variance_floor=variance_floor)
-        return option, 1.0 / jnp.maximum(jnp.sum(d**2), 1e-300) * (jnp.sum(q) > 0.0)
+    def train(q: Array, t: Array) -> LinearGaussian:
+        d = UPDATES[update](returns, features, q, t, epsilon=epsilon)
+        return gaussian.fit(features, parameters, d, ridge=ridge, variance_floor=variance_floor)
 
-    return jax.vmap(one)(base)
+    def skip(q: Array, t: Array) -> LinearGaussian:
+        return LinearGaussian(jnp.zeros(size), jnp.zeros((count, size)), jnp.eye(size))
+
+    return jax.lax.map(lambda option: jax.lax.cond(option[0], train, skip, option[1], option[2]), (kept, base, target))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours: told apart with every kind of colour vision. Option 8 has the colour of option 1;
+# Okabe and Ito's colours: told apart with every kind of colour vision. Option 7 has the colour of option 0;
 # the numbers on the lines tell them apart.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "^", "s", "D", "v", "P", "X")
@@ -203,7 +203,7 @@ def _number_line(axes: Axes, returns: ReturnMap, option: int, mean: np.ndarray, 
     axes.text(
         returns.contexts[place],
         mean[place],
-        str(option + 1),
+        str(option),
         color=_colour(option),
         fontsize=8,
         fontweight="bold" if rules.any() else "normal",

@@ -39,7 +39,8 @@ class Option:
     def covariance(self) -> np.ndarray:
         """Covariance [D, D] of the parameters."""
         scale = self.policy.units.parameter_scale
-        return np.asarray(self.policy.standard_options.Sigma)[self.index] * scale[:, None] * scale[None, :]
+        standard = np.asarray(self.policy.standard_options.Sigma)[self.policy.kept][self.index]
+        return standard * scale[:, None] * scale[None, :]
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class HierarchicalPolicy:
     """pi(xi | s) = sum_o pi(o | s) pi(xi | s, o). Use `act`; the rest is for those who look inside."""
 
     standard_options: LinearGaussian = field(repr=False)  # in standard units, padded
-    kept: np.ndarray  # which rows of them exist: always the first ones
+    kept: np.ndarray  # [O] which of them exist
     gate: Gate = field(repr=False)
     features: FeatureMap = field(repr=False)
     units: Units = field(repr=False)
@@ -67,7 +68,7 @@ class HierarchicalPolicy:
     @property
     def options(self) -> list[Option]:
         """The option policies, in a fixed order."""
-        return [Option(o, self, float(self.mean_returns[o])) for o in range(int(self.kept.sum()))]
+        return [Option(o, self, float(value)) for o, value in enumerate(self.mean_returns[self.kept])]
 
     def act(self, context: Any = None) -> np.ndarray:
         """The best known parameters: [D] for one context [S], [N, D] for many [N, S]. No context: S = 0."""
@@ -107,7 +108,7 @@ class HierarchicalPolicy:
     def sample_options(self, key: Array, contexts: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         """Parameters [N, D] drawn from the given option of each context."""
         noise = np.asarray(jax.random.normal(key, (len(contexts), self.parameter_size)))
-        factors = np.linalg.cholesky(np.asarray(self.standard_options.Sigma))[chosen]
+        factors = np.linalg.cholesky(np.asarray(self.standard_options.Sigma)[self.kept])[chosen]
         spread = np.einsum("nij,nj->ni", factors, noise) * self.units.parameter_scale
         return self.option_means(contexts)[chosen, np.arange(len(contexts))] + spread
 
@@ -148,7 +149,14 @@ class HierarchicalPolicy:
     def gate_scores(self, rows: np.ndarray, kappa: float = 0.0) -> np.ndarray:
         """What the gate maximises, of the kept options [O, C]."""
         standard = jnp.asarray(pad_rows(self.units.contexts(rows), padded_size(len(rows))))
-        values = gating.scores(self.gate, self.standard_options, self._padded_features(rows), standard, kappa)
+        values = gating.scores(
+            self.gate,
+            self.standard_options,
+            jnp.asarray(self.kept),
+            self._padded_features(rows),
+            standard,
+            kappa,
+        )
         return np.asarray(values)[self.kept][:, : len(rows)]
 
     def _padded_features(self, rows: np.ndarray) -> Array:

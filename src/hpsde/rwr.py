@@ -1,14 +1,17 @@
-"""Reward-weighted regression: the option is fitted to the return-weighted samples as they are.
+"""Reward-weighted regression: the samples of an option, weighted by their returns.
 
-    d_i = W~_i p(o | s_i, xi_i)
+    d_i proportional to q_i f(R_i),   f(R) = exp(R / T),
 
-is the episodic eRWR of the paper's section "Connection to Policy Parameter Estimation".
+with T such that the weights lie `epsilon` nats of KL divergence from q: as sharp as REPS, without its constraint on the
+contexts. With epsilon = 0 the base weights stay as they are, which for q_i = W~_i p(o | s_i, xi_i) is the paper's eRWR
+("Connection to Policy Parameter Estimation").
 """
 
 from __future__ import annotations
 
 import jax.numpy as jnp
 
+from hpsde import reps
 from hpsde._shapes import Array, Float
 
 
@@ -16,9 +19,10 @@ def sample_weights(
     returns: Float[Array, " N"],
     features: Float[Array, "N F"],
     base: Float[Array, " N"],
+    target: Float[Array, " N"],
     *,
     epsilon: float,
 ) -> Float[Array, " N"]:
-    """Weights d_i of one option: its base weights, normalised. Returns act through the base alone."""
-    del returns, features, epsilon
-    return base / jnp.maximum(jnp.sum(base), 1e-300)
+    """Weights d_i of one option. The features play no part."""
+    no_features = jnp.zeros((features.shape[0], 0))
+    return reps.sample_weights(returns, no_features, base, target, epsilon=epsilon)

@@ -20,6 +20,7 @@ from hpsde.weights import RETURN_FUNCTIONS
 
 WEIGHT_SUMS = ("ess", "n", "one")
 ASSIGNMENTS = ("soft", "hard")
+BASES = ("assigned", "weighted")
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,9 @@ class Settings:
     f: str | Callable[[np.ndarray], np.ndarray] = "advantage"
     """f(R): advantage exp((R - V(s)) / T), exp exp(R / T), linear R, rank exp(rank / T), or a function."""
     temperature: float | None = None
-    """T; by default solved for `target_ess`."""
-    target_ess: float = 0.1
-    """Effective samples wanted after weighting, as a share of all rollouts."""
+    """T; by default solved for `kl_bound`."""
+    kl_bound: float = 2.0
+    """How far the return weighting may go from the plain importance weights, in nats of KL divergence."""
     flattening: float | None = None
     """lambda, the power of the behaviour density; by default the largest that keeps `ess_floor`."""
     ess_floor: float = 0.3
@@ -48,6 +49,11 @@ class Settings:
     """Density estimation: vb (variational Bayes) or em (maximum likelihood)."""
     weight_sum: str = "ess"
     """What the sample weights sum to in the density estimation: ess, n or one (the paper's appendix)."""
+    coarsening: float = 15.0
+    """However many samples, the mixture believes at most this many per free number of an option: strips and arcs are
+    not Gaussian, and enough samples would prove it by splitting them. 0 believes all."""
+    resolution: float = 0.05
+    """Solutions closer than this, in units of the first rollouts' deviation, count as one; 0 is the paper's."""
     restarts: int = 8
     """Starts of the density estimation, besides the last iteration's result."""
     embedding_dimensions: int = 0
@@ -59,8 +65,10 @@ class Settings:
 
     update: str = "reps"
     """Policy search of each option: reps or rwr."""
-    epsilon: float = 0.5
-    """KL bound of the REPS update."""
+    base: str = "assigned"
+    """What an option's policy search starts from: all samples assigned to it, or their return weights (weighted)."""
+    epsilon: float = 1.5
+    """KL bound of the options' policy search, against `base`."""
     ridge: float = 1e-3
     """Ridge of the options' regression."""
     variance_floor: float = 1e-6
@@ -70,7 +78,7 @@ class Settings:
     """Gating policy: gp, softmax or marginal."""
     kappa: float = 1.0
     """Optimism of the GP gate while learning: mean + kappa deviation."""
-    warp: str = "rank"
+    warp: str = "clip"
     """Map of the returns before the Gaussian process: none, clip or rank."""
     isotropic: bool = False
     """One length for all dimensions of the Gaussian process (the paper's) instead of one each."""
@@ -84,6 +92,7 @@ class Settings:
             ("density", self.density, DENSITY_METHODS),
             ("weight sum", self.weight_sum, WEIGHT_SUMS),
             ("assignment", self.assignment, ASSIGNMENTS),
+            ("base", self.base, BASES),
             ("update", self.update, tuple(UPDATES)),
             ("gate", self.gate, GATES),
             ("warp", self.warp, WARPS),
@@ -96,12 +105,14 @@ class Settings:
             raise UnknownNameError("features", self.features, FEATURE_NAMES)
         for name, low, high in (
             ("max_options", 1, 10_000),
-            ("target_ess", 1e-6, 1.0),
+            ("kl_bound", 1e-6, 1e3),
             ("ess_floor", 0.0, 1.0),
+            ("coarsening", 0.0, 1e6),
+            ("resolution", 0.0, 1e3),
             ("restarts", 1, 1_000),
             ("minimum_share", 0.0, 1.0),
             ("embedding_dimensions", 0, 1_000),
-            ("epsilon", 1e-6, 1e3),
+            ("epsilon", 0.0, 1e3),
             ("ridge", 1e-12, 1e6),
             ("variance_floor", 1e-12, 1e6),
             ("kappa", 0.0, 1e3),

@@ -10,6 +10,7 @@ from scipy.stats import norm, rankdata
 from hpsde.errors import UnknownNameError
 
 WARPS = ("none", "clip", "rank")
+CLIP = 10.0
 
 
 class Warp(NamedTuple):
@@ -28,25 +29,27 @@ class Warp(NamedTuple):
         return values
 
 
-def fit_warp(returns: np.ndarray, kind: str, weights: np.ndarray) -> tuple[np.ndarray, Warp]:
-    """Scores of the returns, standardised, and the map.
+def fit_warp(returns: np.ndarray, weights: np.ndarray, kind: str) -> tuple[np.ndarray, Warp]:
+    """Scores of the returns, with mean 0 and deviation 1, and the map. Shifted or scaled returns have the same scores.
 
-    none: (R - mean) / deviation. clip: the same after raising all returns under a floor to it; the floor lies as
-    far below the weighted mean return of the good rollouts as ... rank: normal scores of the ranks.
+    none: the returns themselves. clip: returns that lie more than CLIP deviations under the mean are raised to
+    there, mean and deviation being those of the weighted returns: bad is bad, however bad. rank: normal scores of the
+    ranks.
     """
     if kind == "rank":
         scores = norm.ppf((rankdata(returns) - 0.5) / len(returns))
     elif kind == "clip":
-        scores = np.maximum(returns, np.quantile(returns, 0.25))
+        share = weights / weights.sum()
+        mean = share @ returns
+        scores = np.maximum(returns, mean - CLIP * np.sqrt(share @ (returns - mean) ** 2))
     elif kind == "none":
         scores = returns
     else:
         raise UnknownNameError("warp", kind, WARPS)
     centre, deviation = scores.mean(), scores.std()
-    scale = deviation if deviation > 1e-12 * (1.0 + abs(centre)) else 1.0
-    scores = (scores - centre) / scale
-    order = np.unique(scores, return_index=True)[1]
-    knots = Warp(returns[order], scores[order])
-    if len(order) == 1:
-        knots = Warp(returns[order[0]] + np.array([0.0, 1.0]), scores[order[0]] + np.array([0.0, 1.0]))
-    return scores, knots
+    scores = (scores - centre) / (deviation if deviation > 1e-12 * (1e-300 + abs(centre)) else 1.0)
+    knots = np.unique(scores, return_index=True)[1]
+    if len(knots) == 1:
+        step = np.array([0.0, 1.0])
+        return scores, Warp(returns[knots] + step, scores[knots] + step)
+    return scores, Warp(returns[knots], scores[knots])

@@ -93,13 +93,13 @@ def importance_weights(
     *,
     baseline: bool,
     temperature: float | None,
-    target_ess: Float[Array, ""],
+    kl_bound: Float[Array, ""],
     flattening: float | None,
     ess_floor: Float[Array, ""],
 ) -> ImportanceWeights:
     """W~ of all rollouts; those outside `mask` get 0.
 
-    `temperature` None solves for ESS = target_ess (a count); `flattening` None takes the largest lambda that
+    `temperature` None solves for KL(W~ || pi_old^-lambda) = kl_bound; `flattening` None takes the largest lambda that
     keeps ESS >= ess_floor * N before the returns are looked at. `baseline` matches the context features.
     """
     if flattening is None:
@@ -113,8 +113,9 @@ def importance_weights(
     log_f = jnp.where(mask, log_f, jnp.min(jnp.where(mask, log_f, jnp.inf)))
     start = jnp.zeros(features.shape[1])
     if temperature is None:
+        normalised = log_base - logsumexp(log_base)
         tilted = dual.solve_temperature(
-            log_f, matched, log_base, lambda w: dual.effective_sample_size(w) - target_ess
+            log_f, matched, log_base, lambda w: kl_bound - dual.kl_divergence(w, normalised)
         )
     else:
         tilted = dual.tilt(log_f, matched, log_base, jnp.asarray(temperature, dtype=log_f.dtype), start)

@@ -8,6 +8,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hpsde._compilations import count_compilations
 from hpsde._progress import progress_bar
 from hpsde.commands import _folder as files
@@ -34,7 +36,7 @@ class Record:
         self.rows.append(
             {
                 "iteration": step.iteration,
-                "batch_mean_return": float(step.returns.mean()),
+                "batch_mean_return": _mean(step.returns),
                 "greedy_mean_return": self.measures["greedy_mean_return"],
                 **step.info.as_dict(),
                 "rollouts": step.rollouts,
@@ -48,6 +50,12 @@ class Record:
         last = self.rows[-1]
         costs = {name: last[name] for name in ("rollouts", "ess", "learner_seconds", "task_seconds")}
         return self.measures | costs | {"compilations": self.compilations}
+
+
+def _mean(returns: np.ndarray) -> float:
+    """The mean over the rollouts that did not fail."""
+    finite = returns[np.isfinite(returns)]
+    return float(finite.mean()) if finite.size else float("nan")
 
 
 def learn(record: Record, task: Any, learner: HPSDE, rollouts: int, batch: int, show_progress: bool) -> None:

@@ -32,10 +32,9 @@ class Command:
 
     def __call__(self) -> None:
         """Read the run, draw it, write the figure and say where."""
-        from hpsde import plots
+        from hpsde import load_policy, plots
         from hpsde.commands import _folder as files
         from hpsde.errors import InputError
-        from hpsde.policy import load_policy
         from hpsde.tasks import make_task
 
         targets = self.out or (self.folder / "figure.png",)

@@ -64,8 +64,15 @@ class Command:
 
         self._check()
         task = make_task(self.task)
-        learner = make_learner(self.method, task, seed=self.seed, **self._settings())
         rollouts = self.rollouts or task_extras(task).rollouts
+        learner = make_learner(
+            self.method, task, seed=self.seed, expected_rollouts=rollouts, **self._settings()
+        )
+        if rollouts < learner.initial_rollouts:
+            raise InputError(
+                f"--rollouts {rollouts} leaves out some of the {learner.initial_rollouts} initial rollouts; "
+                "give more, or fewer --initial-rollouts"
+            )
         if self.out is not None:
             files.prepare_folder(self.out, self.force)
             configuration = runner.configuration(task, self.method, learner, rollouts, self.batch)
@@ -103,7 +110,7 @@ class Command:
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
-    """'kappa=2' as ('kappa', 2): a number, True, False or None where the value reads as one, else the text."""
+    """'kappa=2' as ('kappa', 2): a number, True, False or None where it reads as one, else the text."""
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise InputError(f"--set takes NAME=VALUE, like kappa=2; got {text!r}")

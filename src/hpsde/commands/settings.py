@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Command:
-    """List the settings of the learner, for `hpsde run TASK --set NAME=VALUE`: name, default, what it means."""
+    """List the settings of the learner, for `hpsde run TASK --set NAME=VALUE`: name, default, meaning."""
 
     def __call__(self) -> None:
         """Print the table."""

@@ -12,10 +12,10 @@ class Command:
     def __call__(self) -> None:
         """Print the table."""
         from hpsde.commands._table import table
-        from hpsde.tasks import make_task, task_names
+        from hpsde.tasks import make_task, task_extras, task_names
 
-        tasks = [make_task(name) for name in task_names()]
-        rows = [
-            [task.name, str(task.context_size), str(task.parameter_size), task.description] for task in tasks
-        ]
+        rows = []
+        for task in map(make_task, task_names()):
+            description = task_extras(task).description
+            rows.append([task.name, str(task.context_size), str(task.parameter_size), description])
         print(table(["task", "contexts", "parameters", "what it is"], rows))

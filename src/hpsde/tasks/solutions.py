@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from hpsde.errors import InputError
 
@@ -83,9 +83,7 @@ class Coverage:
         )
 
 
-def coverage_and_surplus(
-    solutions: Sequence[Solution], contexts: ArrayLike, option_means: ArrayLike
-) -> Coverage:
+def coverage_and_surplus(solutions: Sequence[Solution], contexts: Any, option_means: Any) -> Coverage:
     """Coverage and surplus of options with means `option_means` [O, C, D] in `contexts` [C, S].
 
     A solution that is valid in none of the contexts cannot be judged and is left out of the share.

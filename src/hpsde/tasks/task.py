@@ -9,7 +9,6 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import ArrayLike
 
 from hpsde._checks import check_rows
 from hpsde._precision import double_precision
@@ -147,16 +146,16 @@ class FunctionTask:
         """`n` contexts from the context distribution."""
         return _to_jax(np.zeros((n, 0))) if self.contexts is None else self.contexts.sample(key, n)
 
-    def sample_initial(self, key: Array, contexts: ArrayLike) -> Float[Array, "N D"]:
+    def sample_initial(self, key: Array, contexts: Any) -> Float[Array, "N D"]:
         """Parameters from the initial distribution, which is the same in every context."""
         return self.initial.sample(key, len(check_rows("contexts", contexts, self.context_size)))
 
-    def log_initial(self, contexts: ArrayLike, parameters: ArrayLike) -> Float[Array, " N"]:
+    def log_initial(self, contexts: Any, parameters: Any) -> Float[Array, " N"]:
         """Log density of the initial distribution at the parameters."""
         self._checked(contexts, parameters)
         return self.initial.log_prob(parameters)
 
-    def evaluate(self, contexts: ArrayLike, parameters: ArrayLike) -> Float[Array, " N"]:
+    def evaluate(self, contexts: Any, parameters: Any) -> Float[Array, " N"]:
         """The function's returns. What it raises passes through; so does a NaN, which is a failed rollout."""
         s, xi = self._checked(contexts, parameters)
         if self.batched:
@@ -179,19 +178,19 @@ class FunctionTask:
             return _to_jax(np.asarray(self.contexts.values))
         return self.contexts.sample(jax.random.key(_EVALUATION_SEED), EVALUATION_POINTS)
 
-    def _checked(self, contexts: ArrayLike, parameters: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    def _checked(self, contexts: Any, parameters: Any) -> tuple[np.ndarray, np.ndarray]:
         s = check_rows("contexts", contexts, self.context_size)
         return s, check_rows("parameters", parameters, self.parameter_size, rows=len(s))
 
 
 def task_from_function(
-    function: Callable[..., Any],
+    function: Any,
     *,
     initial: Any,
     contexts: Any = None,
     batched: bool = False,
     name: str | None = None,
-    evaluation: ArrayLike | None = None,
+    evaluation: Any = None,
     **extras: Any,
 ) -> FunctionTask:
     """A task from a return function.

@@ -1,0 +1,468 @@
+"""The toy tasks against their formulas, written out one by one; tasks from functions; the contract of all."""
+
+import math
+import re
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.integrate
+
+from hpsde.distributions import Gaussian, Samples, Uniform
+from hpsde.errors import InputError, UnknownNameError
+from hpsde.tasks import (
+    Task,
+    TaskExtras,
+    check_task,
+    make_task,
+    task_extras,
+    task_from_function,
+    task_measures,
+    task_names,
+)
+
+TOYS = ("toy-double", "toy-triple", "toy-curve")
+
+
+def double(s, a):
+    d1 = abs(0.2 * s - a + 1.2) / math.sqrt(1.04)
+    d2 = abs(-0.3 * s - a + 0.9) / math.sqrt(1.09)
+    return math.exp(-min(d1, d2) / 10)
+
+
+def triple(s, a):
+    if s < 0.7:
+        d = abs(-0.3 * s - a + 2.4) / math.sqrt(1.09)
+    elif s < 1.4:
+        d = abs(0.2 * s - a + 0.8) / math.sqrt(1.04)
+    else:
+        d = abs(-0.2 * s - a + 3.5) / math.sqrt(1.04)
+    return max(100 * math.exp(-d / 100), 99.5)
+
+
+def curve(s, a):
+    theta1, theta2 = 0.3 * math.pi, 0.15 * math.pi
+    d1 = abs((a + math.cos(theta1)) ** 2 + (s - 1) ** 2 - 1 / math.sin(theta1))
+    d2 = abs((a - 1 + math.cos(theta2)) ** 2 + (s - 1) ** 2 - 1 / math.sin(theta2))
+    return math.exp(-min(d1, d2) / 10)
+
+
+FORMULAS = {"toy-double": double, "toy-triple": triple, "toy-curve": curve}
+HIGHEST = {"toy-double": 2.0, "toy-triple": 4.0, "toy-curve": 2.0}
+
+
+def column(values):
+    return np.asarray(values, dtype=float)[:, None]
+
+
+@pytest.fixture(params=task_names())
+def task(request):
+    return make_task(request.param)
+
+
+# The contract of every named task
+
+
+def test_every_task_keeps_the_contract(task):
+    assert isinstance(task, Task)
+    assert check_task(task) is task
+    keys = jax.random.split(jax.random.key(0), 2)
+    contexts = task.sample_contexts(keys[0], 30)
+    parameters = task.sample_initial(keys[1], contexts)
+    assert contexts.shape == (30, task.context_size)
+    assert parameters.shape == (30, task.parameter_size)
+    returns, densities = task.evaluate(contexts, parameters), task.log_initial(contexts, parameters)
+    assert returns.shape == densities.shape == (30,)
+    for array in (contexts, parameters, returns, densities):
+        assert array.dtype == np.float64
+        assert np.all(np.isfinite(array))
+    np.testing.assert_array_equal(contexts, task.sample_contexts(keys[0], 30))
+    np.testing.assert_array_equal(parameters, task.sample_initial(keys[1], contexts))
+
+
+def test_returns_of_a_batch_are_those_of_its_rows(task):
+    contexts = task.sample_contexts(jax.random.key(1), 12)
+    parameters = task.sample_initial(jax.random.key(2), contexts)
+    returns = task.evaluate(contexts, parameters)
+    single = [task.evaluate(contexts[i : i + 1], parameters[i : i + 1])[0] for i in range(12)]
+    np.testing.assert_allclose(returns, single, rtol=1e-14)
+    np.testing.assert_array_equal(task.evaluate(np.asarray(contexts), np.asarray(parameters)), returns)
+    assert task.evaluate(contexts[:0], parameters[:0]).shape == (0,)
+
+
+def test_evaluation_contexts_are_fixed(task):
+    contexts = task.evaluation_contexts()
+    assert contexts.shape[1] == task.context_size
+    np.testing.assert_array_equal(contexts, make_task(task.name).evaluation_contexts())
+
+
+def test_arrays_of_other_shapes_are_refused(task):
+    s, d = task.context_size, task.parameter_size
+    with pytest.raises(InputError, match="contexts"):
+        task.evaluate(np.zeros((4, s + 1)), np.zeros((4, d)))
+    with pytest.raises(InputError, match="parameters"):
+        task.evaluate(np.zeros((4, s)), np.zeros((4, d + 1)))
+    with pytest.raises(InputError, match="parameters"):
+        task.evaluate(np.zeros((4, s)), np.zeros((3, d)))
+
+
+def test_solutions_are_as_good_as_it_gets_where_they_are_valid(task):
+    contexts = np.asarray(task.evaluation_contexts())
+    rng = np.random.default_rng(0)
+    low, high = task.parameter_bounds
+    tried = [task.evaluate(contexts, rng.uniform(low, high, (len(contexts), len(low)))) for _ in range(200)]
+    for solution in task.solutions:
+        valid = np.ones(len(contexts), bool) if solution.valid is None else solution.valid(contexts)
+        best = solution.parameters(contexts)[valid]
+        assert solution.follows(contexts[valid], best).all()
+        returns = np.asarray(task.evaluate(contexts[valid], best))
+        assert np.all(returns >= np.max(tried, axis=0)[valid] - 1e-12)
+        assert np.all((best >= low) & (best <= high))
+
+
+def test_unknown_task_lists_the_known_ones():
+    with pytest.raises(
+        UnknownNameError, match=r"unknown task 'toy-quadruple'; valid are: .*toy-double.*toy-curve"
+    ):
+        make_task("toy-quadruple")
+    assert set(TOYS) <= set(task_names())
+
+
+# The toys
+
+
+@pytest.mark.parametrize("name", TOYS)
+def test_toy_returns_are_those_of_the_formula(name):
+    s, a = np.meshgrid(np.linspace(-0.5, 2.5, 61), np.linspace(-1.0, 5.0, 87))
+    returns = make_task(name).evaluate(column(s.ravel()), column(a.ravel()))
+    truth = [FORMULAS[name](*point) for point in zip(s.ravel(), a.ravel(), strict=True)]
+    np.testing.assert_allclose(returns, truth, rtol=1e-14)
+
+
+@pytest.mark.parametrize(("s", "a"), [(0.7, 0.94), (np.nextafter(0.7, 0), 2.19), (1.4, 3.22), (1.3999, 1.08)])
+def test_toy_triple_intervals_include_their_start(s, a):
+    np.testing.assert_allclose(make_task("toy-triple").evaluate([[s]], [[a]]), 100.0, atol=1e-4)
+
+
+def mean_of_triple():
+    """In closed form: each line lies so far inside that the ridge along it, of half width d, is whole."""
+    d = -100 * math.log(0.995)
+    ridge = 2 * (100 * 100 * (1 - math.exp(-d / 100)) - 99.5 * d) / 4.0
+    return 99.5 + ridge * (0.35 * math.sqrt(1.09) + 0.65 * math.sqrt(1.04))
+
+
+@pytest.mark.parametrize(("name", "mean"), [("toy-double", 0.9733), ("toy-triple", mean_of_triple())])
+def test_mean_return_of_the_uniform_policy(name, mean):
+    task = make_task(name)
+    s, a = np.meshgrid((np.arange(1000) + 0.5) / 500, (np.arange(1000) + 0.5) / 1000 * HIGHEST[name])
+    returns = np.asarray(task.evaluate(column(s.ravel()), column(a.ravel())))
+    assert np.mean(returns) == pytest.approx(mean, abs=5e-5)
+    assert np.max(returns) == pytest.approx({"toy-double": 1.0, "toy-triple": 100.0}[name], rel=1e-3)
+
+
+def test_lines_of_toy_double_meet_outside_the_contexts():
+    upper, lower = (solution.parameters for solution in make_task("toy-double").solutions)
+    np.testing.assert_allclose(upper(np.array([[-0.6]])), lower(np.array([[-0.6]])), rtol=1e-12)
+    contexts = np.linspace(0.0, 2.0, 50)[:, None]
+    assert np.min(upper(contexts) - lower(contexts)) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize(("name", "best"), [("toy-double", 1.0), ("toy-triple", 100.0), ("toy-curve", 1.0)])
+def test_known_solutions_reach_the_best_return(name, best):
+    task = make_task(name)
+    contexts = np.asarray(task.evaluation_contexts())
+    covered = np.zeros(len(contexts), dtype=bool)
+    for solution in task.solutions:
+        valid = np.ones(len(contexts), bool) if solution.valid is None else solution.valid(contexts)
+        returns = task.evaluate(contexts[valid], solution.parameters(contexts)[valid])
+        np.testing.assert_allclose(returns, best, rtol=1e-14)
+        covered |= valid
+    assert covered.all()
+
+
+@pytest.mark.parametrize(("name", "number"), [("toy-double", 2), ("toy-triple", 1), ("toy-curve", 2)])
+def test_no_solution_is_missing(name, number):
+    """Every action on a fine grid that is as good as the best lies on one of the known solutions."""
+    task = make_task(name)
+    best = 100.0 if name == "toy-triple" else 1.0
+    for s in (0.3, 0.9, 1.6):
+        actions = np.linspace(0.0, HIGHEST[name], 40_001)[:, None]
+        contexts = np.full_like(actions, s)
+        good = np.asarray(task.evaluate(contexts, actions)) > best * (
+            1 - 1e-3 * (1.0 if best == 1.0 else 0.1)
+        )
+        follows = np.array([solution.follows(contexts, actions) for solution in task.solutions])
+        valid = np.array([x.valid is None or x.valid(contexts[:1])[0] for x in task.solutions])
+        assert valid.sum() == number
+        assert np.all(np.any(follows[valid][:, good], axis=0))
+        assert np.all(np.any(follows[valid][:, good], axis=1))
+
+
+def test_arcs_of_toy_curve_count_only_where_they_are_actions():
+    lower, upper = make_task("toy-curve").solutions
+    contexts = np.linspace(0.0, 2.0, 2001)[:, None]
+    assert upper.valid(contexts).all()
+    inside = contexts[lower.valid(contexts), 0]
+    reach = math.sqrt(1 / math.sin(0.3 * math.pi) - math.cos(0.3 * math.pi) ** 2)
+    assert reach == pytest.approx(0.9437, abs=1e-4)
+    assert (inside.min(), inside.max()) == pytest.approx((1 - reach, 1 + reach), abs=1.1e-3)
+    for theta, centre in ((0.3, -math.cos(0.3 * math.pi)), (0.15, 1 - math.cos(0.15 * math.pi))):
+        other_branch = centre - np.sqrt(1 / math.sin(theta * math.pi) - (contexts - 1) ** 2)
+        assert np.all(other_branch < 0)
+
+
+@pytest.mark.parametrize("name", TOYS)
+def test_toy_distributions(name):
+    task = make_task(name)
+    high = HIGHEST[name]
+    contexts = np.asarray(task.sample_contexts(jax.random.key(0), 2000))
+    actions = np.asarray(task.sample_initial(jax.random.key(1), contexts))
+    for values, end in ((contexts, 2.0), (actions, high)):
+        assert values.min() >= 0.0
+        assert values.max() <= end
+        assert values.mean() == pytest.approx(end / 2, abs=0.1)
+        assert values.std() == pytest.approx(end / math.sqrt(12), rel=0.05)
+    some = np.array([[-0.01], [0.0], [high / 3], [high], [high + 0.01]])
+    densities = task.log_initial(np.zeros((5, 1)), some)
+    np.testing.assert_allclose(np.exp(densities), np.array([0.0, 1.0, 1.0, 1.0, 0.0]) / high)
+    integral, _ = scipy.integrate.quad(
+        lambda a: float(np.exp(task.log_initial([[1.0]], [[a]])[0])), -1, 5, points=[0, high]
+    )
+    assert integral == pytest.approx(1.0)
+    np.testing.assert_allclose(task.evaluation_contexts(), np.linspace(0, 2, 201)[:, None], atol=1e-15)
+    np.testing.assert_array_equal(task.parameter_bounds, ([0.0], [high]))
+
+
+@pytest.mark.parametrize("name", TOYS)
+def test_toy_extras(name):
+    extras = task_extras(make_task(name))
+    features = "squared-exponential" if name == "toy-curve" else "linear"
+    assert (extras.features, extras.max_options, extras.initial_rollouts) == (features, 10, 600)
+    assert extras.rollouts == 1050
+    assert extras.has_initial_density
+    assert extras.description
+    assert len(extras.solutions) == (3 if name == "toy-triple" else 2)
+
+
+# Tasks from functions
+
+
+def bowl(context, parameters):
+    assert context.shape == (2,)
+    assert parameters.shape == (3,)
+    return -np.sum((parameters - context[0]) ** 2) - context[1]
+
+
+def test_function_of_one_rollout_and_of_a_batch_make_the_same_task():
+    def bowls(contexts, parameters):
+        return -np.sum((parameters - contexts[:, :1]) ** 2, axis=1) - contexts[:, 1]
+
+    given = {"contexts": Gaussian([0.0, 1.0], 0.5), "initial": Uniform(-1.0, [1.0, 2.0, 3.0])}
+    one, batch = task_from_function(bowl, **given), task_from_function(bowls, batched=True, **given)
+    assert (one.name, one.context_size, one.parameter_size) == ("bowl", 2, 3)
+    assert isinstance(one, Task)
+    contexts = one.sample_contexts(jax.random.key(0), 9)
+    parameters = one.sample_initial(jax.random.key(1), contexts)
+    np.testing.assert_allclose(one.evaluate(contexts, parameters), batch.evaluate(contexts, parameters))
+    np.testing.assert_allclose(one.log_initial(contexts, parameters), -math.log(2 * 3 * 4))
+    assert one.evaluation_contexts().shape == (201, 2)
+    np.testing.assert_array_equal(one.evaluation_contexts(), batch.evaluation_contexts())
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_function_without_contexts_takes_the_parameters_alone(batched):
+    def square(parameters):
+        assert parameters.shape == ((5, 2) if batched else (2,))
+        return -np.sum(parameters**2, axis=-1)
+
+    task = task_from_function(square, initial=Gaussian([0.0, 0.0], 1.0), batched=batched)
+    contexts = task.sample_contexts(jax.random.key(0), 5)
+    assert (task.context_size, contexts.shape) == (0, (5, 0))
+    parameters = task.sample_initial(jax.random.key(1), contexts)
+    np.testing.assert_allclose(
+        task.evaluate(contexts, parameters), -np.sum(np.asarray(parameters) ** 2, axis=1)
+    )
+    assert task.evaluation_contexts().shape == (1, 0)
+    assert task.parameter_bounds is None
+
+
+def test_single_numbers_come_as_arrays_and_may_go_as_arrays():
+    seen = []
+
+    def slope(context, parameters):
+        seen.append((type(context), context.shape, parameters.shape))
+        return context * parameters
+
+    task = task_from_function(slope, contexts=Uniform(0, 1), initial=Uniform(0, 1))
+    np.testing.assert_allclose(task.evaluate([[2.0], [3.0]], [[5.0], [7.0]]), [10.0, 21.0])
+    assert seen == [(np.ndarray, (1,), (1,))] * 2
+    batch = task_from_function(
+        lambda s, a: s * a, contexts=Uniform(0, 1), initial=Uniform(0, 1), batched=True
+    )
+    np.testing.assert_allclose(batch.evaluate([[2.0], [3.0]], [[5.0], [7.0]]), [10.0, 21.0])
+
+
+def test_function_of_jax_arrays():
+    @jax.jit
+    def returns(contexts, parameters):
+        return jnp.sum(parameters - contexts, axis=1)
+
+    task = task_from_function(returns, contexts=Uniform(0, 1), initial=Uniform(0, 1), batched=True)
+    np.testing.assert_allclose(task.evaluate([[1.0]], [[3.0]]), [2.0])
+    assert task.name == "returns"
+
+
+def test_function_cannot_change_the_callers_arrays():
+    def spoil(contexts, parameters):
+        contexts[:] = parameters[:] = 7.0
+        return contexts[..., 0]
+
+    for batched in (False, True):
+        task = task_from_function(spoil, contexts=Uniform(0, 1), initial=Uniform(0, 1), batched=batched)
+        contexts, parameters = np.zeros((3, 1)), np.ones((3, 1))
+        task.evaluate(contexts, parameters)
+        assert np.all(contexts == 0.0)
+        assert np.all(parameters == 1.0)
+
+
+def test_errors_and_missing_returns_of_the_function_pass_through():
+    def broken(parameters):
+        if parameters[0] > 1.0:
+            raise RuntimeError("the robot fell over")
+        return math.nan
+
+    task = task_from_function(broken, initial=Uniform(0.0, 2.0))
+    assert np.isnan(task.evaluate(np.zeros((1, 0)), [[0.5]])).all()
+    with pytest.raises(RuntimeError, match="the robot fell over"):
+        task.evaluate(np.zeros((2, 0)), [[0.5], [1.5]])
+
+
+@pytest.mark.parametrize(
+    ("function", "batched", "message"),
+    [
+        (lambda p: p, False, r"one number for a rollout, got float64 of shape \[2\]"),
+        (lambda p: None, False, "one number for a rollout, got NoneType"),
+        (lambda p: "good", False, "one number for a rollout"),
+        (lambda p: p, True, r"shape \[4\], .* got float64 of shape \[4, 2\]"),
+        (lambda p: 1.0, True, r"shape \[4\], .* got float64 of shape \[\]"),
+        (lambda p: p[:, :1] - p[:, 1], True, r"got float64 of shape \[4, 4\]"),
+    ],
+)
+def test_functions_that_give_something_else_are_refused(function, batched, message):
+    task = task_from_function(function, initial=Uniform([0.0, 0.0], 1.0), batched=batched)
+    with pytest.raises(InputError, match=message):
+        task.evaluate(np.zeros((4, 0)), np.zeros((4, 2)))
+
+
+def test_samples_as_distributions():
+    contexts, initial = np.arange(6.0).reshape(3, 2), np.array([[0.1], [0.2]])
+    task = task_from_function(lambda s, a: 0.0, contexts=contexts, initial=initial, name="sampled")
+    assert (task.name, task.context_size, task.parameter_size) == ("sampled", 2, 1)
+    assert not task_extras(task).has_initial_density
+    assert set(np.asarray(task.sample_initial(jax.random.key(0), np.zeros((50, 2))))[:, 0]) == {0.1, 0.2}
+    np.testing.assert_array_equal(task.evaluation_contexts(), contexts)
+    with pytest.raises(InputError, match="no log density"):
+        task.log_initial(contexts[:1], [[0.1]])
+    many = Samples(np.random.default_rng(0).standard_normal((500, 1)))
+    chosen = task_from_function(lambda s, a: 0.0, contexts=many, initial=initial).evaluation_contexts()
+    assert chosen.shape == (201, 1)
+    assert np.isin(np.asarray(chosen), np.asarray(many.values)).all()
+
+
+def test_evaluation_contexts_and_extras_may_be_given():
+    task = task_from_function(
+        bowl, contexts=Uniform([0, 0], 1), initial=Uniform([0, 0, 0], 1), evaluation=[[0.5, 0.5]],
+        features="squared-exponential", max_options=3, initial_rollouts=50, rollouts=80, description="a bowl",
+    )  # fmt: skip
+    np.testing.assert_array_equal(task.evaluation_contexts(), [[0.5, 0.5]])
+    extras = task_extras(task)
+    assert (extras.features, extras.max_options, extras.initial_rollouts) == ("squared-exponential", 3, 50)
+    assert (extras.rollouts, extras.description) == (80, "a bowl")
+    np.testing.assert_array_equal(extras.parameter_bounds, (np.zeros(3), np.ones(3)))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"initial": (0.0, 1.0)}, "initial: .*hpsde.Uniform"),
+        ({"initial": Uniform(0, 1), "contexts": 3}, "contexts: .*got int"),
+        ({"initial": Uniform(0, 1), "evaluation": [[0.0]]}, "evaluation"),
+        ({"initial": Uniform(0, 1), "max_option": 3}, "unknown arguments max_option; .*max_options"),
+    ],
+)
+def test_unfit_descriptions_of_a_task_are_refused(given, message):
+    with pytest.raises(InputError, match=message):
+        task_from_function(lambda p: 0.0, **given)
+
+
+def test_something_that_is_no_function_is_refused():
+    with pytest.raises(InputError, match="something to call, got float"):
+        task_from_function(1.0, initial=Uniform(0, 1))
+
+
+# Tasks of one's own
+
+
+class OwnTask:
+    name = "own"
+    context_size = 1
+    parameter_size = 1
+    max_options = 4
+
+    def sample_contexts(self, key, n):
+        return jax.random.uniform(key, (n, 1))
+
+    def sample_initial(self, key, contexts):
+        return contexts + jax.random.normal(key, contexts.shape)
+
+    def log_initial(self, contexts, parameters):
+        return -0.5 * ((parameters - contexts)[:, 0] ** 2 + math.log(2 * math.pi))
+
+    def evaluate(self, contexts, parameters):
+        return -np.abs(parameters - contexts)[:, 0]
+
+    def evaluation_contexts(self):
+        return np.linspace(0.0, 1.0, 5)[:, None]
+
+    def measures(self, contexts, parameters):
+        return {"success": np.abs(parameters - contexts)[:, 0] < 0.1}
+
+
+def test_any_object_with_the_methods_is_a_task():
+    task = OwnTask()
+    assert isinstance(task, Task)
+    assert check_task(task) is task
+    assert task_extras(task) == TaskExtras(max_options=4)
+    assert task_measures(task, np.zeros((1, 1)), np.zeros((1, 1)))["success"].all()
+    assert task_measures(make_task("toy-double"), np.zeros((1, 1)), np.zeros((1, 1))) == {}
+
+
+def test_what_an_object_lacks_is_named():
+    class Half:
+        name = "half"
+        context_size = parameter_size = 1
+
+        def evaluate(self, contexts, parameters):
+            return parameters[:, 0]
+
+    message = "Half has no sample_contexts, sample_initial, log_initial, evaluation_contexts"
+    with pytest.raises(InputError, match=message):
+        check_task(Half())
+
+
+def test_code_of_the_page_on_tasks_runs(capsys):
+    page = Path(__file__).parent.parent / "docs/tasks.md"
+    snippets = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(snippets) == 3
+    names = [{}, {}, {}]
+    for snippet, space in zip(snippets, names, strict=True):
+        exec(snippet, space)
+    assert capsys.readouterr().out.startswith("0.5 1 ('upper line',)\n[")
+    for space in names[1:]:
+        task = space["task"]
+        contexts = task.sample_contexts(jax.random.key(0), 8)
+        parameters = task.sample_initial(jax.random.key(1), contexts)
+        assert np.all(np.isfinite(task.evaluate(contexts, parameters)))
+        assert np.all(np.isfinite(task.log_initial(contexts, parameters)))
