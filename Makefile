@@ -45,10 +45,10 @@ types: $(INSTALLED) ## mypy
 	$(BIN)/mypy
 
 pytest: $(INSTALLED) ## the tests alone
-	JAX_PLATFORMS=cpu $(BIN)/pytest -n $(TEST_JOBS)
+	JAX_PLATFORMS=cpu $(BIN)/pytest -n $(TEST_JOBS) --dist loadfile
 
-bench: $(INSTALLED) ## run all benchmarks and print their figures
-	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+bench: $(INSTALLED) ## run all benchmarks and print their figures (takes a while)
+	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 figures: $(INSTALLED) ## draw the pictures of the README and docs anew
 	$(BIN)/hpsde run toy-triple --seed $(DEMO_SEED) --quiet --force --out runs/figures/toy-triple

@@ -18,7 +18,7 @@ was told nothing of that: not how many lines there are, nor where.
 FIGURE = """
 What the figure {figure} shows:
   top left    the return of every parameter in every context, which the learner never sees
-  top middle  its rollouts, coloured by option: pale from the blind start, strong from learning
+  top middle  its rollouts, coloured by nearest option: pale from the blind start, strong from learning
   top right   the options it found: strong where the policy uses one, thin elsewhere
   bottom      the return and the number of options as rollouts come in
 """
@@ -34,7 +34,8 @@ def blind_return(task: hpsde.tasks.Task, count: int = 100_000) -> float:
     """The mean return of the policy that learning started from."""
     key_contexts, key_parameters = jax.random.split(jax.random.key(0))
     contexts = task.sample_contexts(key_contexts, count)
-    return float(np.mean(task.evaluate(contexts, task.sample_initial(key_parameters, contexts))))
+    returns = task.evaluate(contexts, task.sample_initial(key_parameters, contexts))
+    return float(np.asarray(returns).mean())
 
 
 def explain(folder: Path, figure: str) -> None:

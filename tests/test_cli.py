@@ -13,6 +13,7 @@ import pytest
 import hpsde
 from hpsde.cli import main
 from hpsde.commands import _folder as files
+from hpsde.commands import _runner
 from hpsde.commands.run import Command, parse_setting
 from hpsde.settings import Settings
 
@@ -171,13 +172,21 @@ def test_settings_are_read_as_numbers_or_text(text, expected):
     assert parse_setting(text) == expected
 
 
-def test_settings_reach_the_learner_and_the_configuration(tmp_path):
-    arguments = ["--set", "update=rwr", "restarts=2", "--max-options", "3", "--out", str(tmp_path), "--quiet"]
-    assert main(["run", "toy-double", *arguments, *SHORT]) == 0
+def test_settings_reach_the_learner_and_the_configuration(tmp_path, monkeypatch):
+    learners = []
+
+    def take_note(task, learner, **_):
+        learners.append(learner)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_runner, "iterate", take_note)
+    arguments = ["--set", "update=rwr", "restarts=2", "--max-options", "3", "--out", str(tmp_path)]
+    assert main(["run", "toy-double", *arguments, *SHORT]) == 130
     config = json.loads((tmp_path / "config.json").read_text())
     chosen = {"update": "rwr", "restarts": 2, "max_options": 3}
     assert {name: config["settings"][name] for name in chosen} == chosen
-    assert config["initial_rollouts"] == 120
+    assert {name: getattr(learners[0].settings, name) for name in chosen} == chosen
+    assert config["initial_rollouts"] == learners[0].initial_rollouts == 120
 
 
 def test_every_setting_is_listed_with_its_meaning(capsys):
@@ -217,8 +226,6 @@ def test_help_shows_examples_and_exit_codes(command, capsys):
 
 
 def test_interrupted_run_keeps_what_it_has(tmp_path, monkeypatch, capsys):
-    from hpsde.commands import _runner
-
     real = _runner.iterate
 
     def interrupted(*args, **kwargs):

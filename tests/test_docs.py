@@ -48,6 +48,18 @@ def test_named_make_targets_exist(page):
     assert set(TARGET.findall(page.read_text(encoding="utf-8"))) <= targets
 
 
+def test_every_page_is_in_the_index():
+    index = (ROOT / "docs/index.md").read_text(encoding="utf-8")
+    pages = {page.relative_to(ROOT / "docs").as_posix() for page in ROOT.glob("docs/**/*.md")} - {"index.md"}
+    assert pages <= set(LINK.findall(index))
+
+
+def test_every_step_is_in_the_paper_map():
+    steps = {path.name for path in ROOT.glob("src/hpsde/*.py") if not path.name.startswith("_")}
+    named = (ROOT / "docs/paper_map.md").read_text(encoding="utf-8")
+    assert {name for name in steps - {"cli.py", "errors.py"} if f"`src/hpsde/{name}`" not in named} == set()
+
+
 def test_example_of_the_readme_is_the_one_in_examples():
     snippets = SNIPPET.findall((ROOT / "README.md").read_text(encoding="utf-8"))
     assert (ROOT / "examples/own_function.py").read_text(encoding="utf-8") in snippets

@@ -36,9 +36,6 @@ class Policy:
     def choose(self, contexts):
         return (contexts[:, 0] >= 11.0).astype(int)
 
-    def assign(self, contexts, parameters):
-        return (parameters[:, 0] > 2.0).astype(int)
-
 
 def returns():
     return plots.return_map(Task(), np.zeros(0))
@@ -79,7 +76,7 @@ def test_option_is_strong_exactly_where_it_rules():
     assert [text.get_text() for text in axes.texts] == ["0", "1"]
 
 
-def test_every_rollout_that_did_not_fail_is_drawn_once_in_its_options_colour(rollouts):
+def test_every_rollout_that_did_not_fail_is_drawn_once_in_the_nearest_options_colour(rollouts):
     axes = Figure().subplots()
     plots.draw_samples(axes, returns(), Policy(), rollouts)
     drawn = {}

@@ -4,15 +4,23 @@ How many solutions a task has, one option policy for each, and a gate that picks
 
     policy = hpsde.learn(my_return, contexts=hpsde.Uniform(0, 2), initial=hpsde.Uniform(0, 4))
     policy.act(0.3)
+
+Names are loaded when first used, so that the command `hpsde` answers at once and can set the number of BLAS
+threads before numpy loads.
 """
 
-from hpsde.distributions import Gaussian, Samples, Uniform
-from hpsde.errors import AskTellError, FileFormatError, HpsdeError, InputError, UnknownNameError
-from hpsde.learner import HPSDE, Proposal
-from hpsde.learning import learn
-from hpsde.policy import HierarchicalPolicy, Option
-from hpsde.policy_file import load_policy
-from hpsde.settings import Settings
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hpsde import errors, learning, methods, tasks
+    from hpsde.distributions import Gaussian, Samples, Uniform
+    from hpsde.errors import AskTellError, FileFormatError, HpsdeError, InputError, UnknownNameError
+    from hpsde.learner import HPSDE, Proposal
+    from hpsde.learning import learn
+    from hpsde.policy import HierarchicalPolicy, Option
+    from hpsde.policy_file import load_policy
+    from hpsde.settings import Settings
 
 __version__ = "0.1.0"
 
@@ -30,6 +38,42 @@ __all__ = [
     "Settings",
     "Uniform",
     "UnknownNameError",
+    "errors",
     "learn",
+    "learning",
     "load_policy",
+    "methods",
+    "tasks",
 ]
+
+_MODULE_OF = {
+    "HPSDE": "learner",
+    "AskTellError": "errors",
+    "FileFormatError": "errors",
+    "Gaussian": "distributions",
+    "HierarchicalPolicy": "policy",
+    "HpsdeError": "errors",
+    "InputError": "errors",
+    "Option": "policy",
+    "Proposal": "learner",
+    "Samples": "distributions",
+    "Settings": "settings",
+    "Uniform": "distributions",
+    "UnknownNameError": "errors",
+    "learn": "learning",
+    "load_policy": "policy_file",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'hpsde' has no attribute {name!r}")
+    if name not in _MODULE_OF:
+        return import_module(f"hpsde.{name}")
+    value = getattr(import_module(f"hpsde.{_MODULE_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -103,6 +103,7 @@ def compute_weights(data: Data, settings: Settings) -> weights.ImportanceWeights
         jnp.asarray(data.mask),
         baseline=settings.f == "advantage",
         temperature=(settings.temperature or 1.0) if fixed else settings.temperature,
+        target_ess=jnp.asarray(settings.target_ess * data.mask.sum()),
         kl_bound=jnp.asarray(settings.kl_bound),
         flattening=settings.flattening,
         ess_floor=jnp.asarray(settings.ess_floor),

@@ -135,7 +135,7 @@ def posterior(statistics: Float[Array, "O P"], prior: Prior, regularisation: flo
         h=prior.h_0[None] + (mass / beta)[:, None] * offset,
         nu=prior.nu_0 + mass,
         K_inverse=K_inverse
-        + (regularisation * mass)[:, None, None] * jnp.eye(offset.shape[1], dtype=offset.dtype),
+        + (regularisation * mass)[:, None, None] * jnp.eye(offset.shape[1], dtype=offset.dtype)[None],
         mass=mass,
     )
 
@@ -291,7 +291,7 @@ def _fit(
     info = FitInfo(
         lower_bound=found.best.bound - jacobian,
         converged=jnp.abs(found.best.change) < control.tolerance,
-        iterations=found.best.iterations,
+        iterations=found.best.iterations - 1,
         chosen=found.chosen,
         bounds=found.bounds - jacobian,
         sizes=active.sum(axis=1),

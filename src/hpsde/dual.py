@@ -57,10 +57,10 @@ def standardise_features(
 ) -> Float[Array, "N F"]:
     """Features with mean 0 and deviation 1 under the base weights; a constant feature becomes 0."""
     base = jnp.exp(log_base - logsumexp(log_base))
-    centred = features - base @ features
+    centred = features - (base @ features)[None, :]
     deviation = jnp.sqrt(base @ centred**2)
     usable = deviation > 1e-9 * (1.0 + jnp.max(jnp.abs(features), axis=0))
-    return jnp.where(usable, centred / jnp.where(usable, deviation, 1.0), 0.0)
+    return jnp.where(usable[None, :], centred / jnp.where(usable, deviation, 1.0)[None, :], 0.0)
 
 
 def match_features(
@@ -84,7 +84,7 @@ def match_features(
         weights = jax.nn.softmax(log_tilted - features @ u)
         mean = weights @ features
         gradient = FEATURE_RIDGE * u - mean
-        curvature = (features.T * weights) @ features - jnp.outer(mean, mean) + FEATURE_RIDGE * identity
+        curvature = (features.T * weights[None, :]) @ features - jnp.outer(mean, mean) + FEATURE_RIDGE * identity
         direction = jnp.linalg.solve(curvature, gradient)
         values = jax.vmap(lambda length: objective(u - length * direction))(lengths)
         moved = lengths[jnp.argmin(values)] * direction
@@ -137,7 +137,7 @@ def solve_temperature(
         kept = jax.tree.map(lambda old, new: jnp.where(too_sharp, old, new), flat, tilted)
         return jnp.where(too_sharp, log_temperature, log_temperature - 1.0), kept, too_sharp
 
-    def bisect(_: int, carry: tuple[Array, Array, Tilt]) -> tuple[Array, Array, Tilt]:
+    def bisect(_: Array | int, carry: tuple[Array, Array, Tilt]) -> tuple[Array, Array, Tilt]:
         low, high, flat = carry
         middle = 0.5 * (low + high)
         tilted = at(middle, flat)

@@ -95,7 +95,7 @@ def marginal_log_probabilities(gate: MarginalGate, contexts: Float[Array, "C S"]
 
 @jax.jit
 def _softmax_loss(
-    theta: Float[Array, "O G"], design: Float[Array, "N G"], targets: Float[Array, "O N"], ridge: float
+    theta: Float[Array, "O G"], design: Float[Array, "N G"], targets: Float[Array, "O N"], ridge: float | Array
 ) -> tuple[Float[Array, ""], Float[Array, "O G"]]:
     def loss(theta: Array) -> Array:
         return -jnp.sum(targets * jax.nn.log_softmax(theta @ design.T, axis=0)) + ridge * jnp.sum(theta**2)
@@ -130,9 +130,9 @@ def fit_marginal(contexts: Float[Array, "N S"], targets: Float[Array, "O N"]) ->
         mass = jnp.sum(weights)
         weights = weights / jnp.maximum(mass, 1e-300)
         mean = weights @ contexts
-        centred = contexts - mean
+        centred = contexts - mean[None, :]
         effective = 1.0 / jnp.maximum(jnp.sum(weights**2), 1e-12)
-        spread = (centred.T * weights) @ centred
+        spread = (centred.T * weights[None, :]) @ centred
         return mean, (effective * spread + jnp.eye(size)) / (effective + 1.0)
 
     mean, covariance = jax.vmap(one)(targets)
@@ -160,8 +160,16 @@ def scores(
     return jnp.where(kept[:, None], values, -jnp.inf)
 
 
-def draw_options(key: Array, gate: Gate, values: Float[Array, "O C"]) -> Int[Array, " C"]:
-    """The option for every context while learning: the GP gate takes the best score, the others draw."""
-    if isinstance(gate, GPGate):
+def draw_options(
+    key: Array, gate: Gate, values: Float[Array, "O C"], temperature: float, exploration: str
+) -> Int[Array, " C"]:
+    """The option for every context while learning.
+
+    Softmax and marginal gates draw from pi(o | s). The GP gate draws from the optimal policy's own form, exp(R_o / T), at the
+    optimistic returns, so that equally good options are all tried; or, with exploration "argmax", takes the best.
+    """
+    if isinstance(gate, GPGate) and exploration == "argmax":
         return jnp.argmax(values, axis=0)
+    if isinstance(gate, GPGate):
+        values = jnp.asarray(gate.warp.inverse(np.asarray(values))) / temperature
     return jax.random.categorical(key, values, axis=0)

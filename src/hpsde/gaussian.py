@@ -65,12 +65,12 @@ def fit(
     d = d / total
     effective = 1.0 / jnp.maximum(jnp.sum(d**2), 1e-300)
     phi_mean, xi_mean = d @ features, d @ parameters
-    phi, xi = features - phi_mean, parameters - xi_mean
-    gram = effective * (phi.T * d) @ phi + ridge * jnp.eye(features.shape[1])
-    w = cho_solve((jnp.linalg.cholesky(gram), True), effective * (phi.T * d) @ xi)
+    phi, xi = features - phi_mean[None, :], parameters - xi_mean[None, :]
+    gram = effective * (phi.T * d[None, :]) @ phi + ridge * jnp.eye(features.shape[1])
+    w = cho_solve((jnp.linalg.cholesky(gram), True), effective * (phi.T * d[None, :]) @ xi)
     error = xi - phi @ w
     # Z = 1 - sum d^2 for weights that sum to 1; a single sample has Z = 0 and no spread of its own.
-    covariance = (error.T * d) @ error / jnp.maximum(1.0 - jnp.sum(d**2), 1e-3)
+    covariance = (error.T * d[None, :]) @ error / jnp.maximum(1.0 - jnp.sum(d**2), 1e-3)
     size = parameters.shape[1]
     trust = effective / (effective + size + 1.0)
     diagonal = jnp.diag(jnp.diagonal(covariance))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ from hpsde.errors import InputError
 DENSITY_COMPONENTS = 20
 
 
+@runtime_checkable
 class InitialPolicy(Protocol):
     """pi_0(xi | s)."""
 

@@ -147,7 +147,8 @@ class HPSDE:
         policy = self.policy
         key_option, key_noise = jax.random.split(key)
         values = policy.gate_scores(rows, self.settings.kappa)
-        option = np.asarray(draw_options(key_option, policy.gate, jnp.asarray(values)))
+        temperature, exploration = self.info.temperature, self.settings.exploration
+        option = np.asarray(draw_options(key_option, policy.gate, jnp.asarray(values), temperature, exploration))
         parameters = policy.sample_options(key_noise, rows, option)
         standard = policy.units.contexts(rows)
         slots = np.flatnonzero(policy.kept)[option]

@@ -167,7 +167,9 @@ def natural_parameters(
     halves = (mixture.nu[:, None] - np.arange(Z)[None]) / 2
     psi = digamma(jnp.concatenate([mixture.alpha, total[None], halves.ravel()]))  # compiled once
     O = len(mixture.alpha)
-    log_weight = jnp.where(known, jnp.log(mixture.alpha / total), psi[:O] - psi[O])  # E[log k_o]
+    share = mixture.alpha / jnp.where(total > 0, total, 1.0)
+    log_share = jnp.log(jnp.maximum(share, 1e-300))  # of an option without weight: small, but a number
+    log_weight = jnp.where(known, log_share, psi[:O] - psi[O])  # E[log k_o]
     doubt = jnp.sum(psi[O + 1 :].reshape(O, Z), axis=1) + Z * np.log(2)
     log_det = jnp.where(known, Z * jnp.log(mixture.nu), doubt) - log_det_K_inverse  # E[log |S_o|]
     constant = log_weight + 0.5 * (log_det - Z * LOG_2PI - Z / mixture.beta)

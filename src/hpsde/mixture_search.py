@@ -167,6 +167,8 @@ def merges(method: Method, points: Points, count: int, state: Climb) -> Climb:
     pairs with the highest gain are taken. Where there are too few pairs, the climb itself goes on instead.
     """
     options = state.active.shape[0]
+    if options == 1:
+        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), state)
     first, second = (jnp.asarray(index) for index in np.triu_indices(options, 1))
     gain = jnp.where(state.active[first] & state.active[second], merge_gains(method, points, state), -jnp.inf)
     gain = jnp.pad(gain, (0, count), constant_values=-jnp.inf)
@@ -227,7 +229,7 @@ def search(
     def one_round(carry: tuple[Climb, Found, Array]) -> tuple[Climb, Found, Array]:
         states, found, _ = carry
         first = found.rounds == 0
-        limit = jnp.minimum((found.rounds + 1) * patience, iterations)
+        limit = jnp.minimum((found.rounds + 1) * patience, iterations) + 1  # the foot of a climb is no step
         states = jax.vmap(lambda state: climb(method, points, state, limit, tolerance))(states)
         merits = states.bound - jax.vmap(lambda active: method.price(active.sum()))(states.active)
         favoured = jnp.where(first, count - 1, 0)
@@ -240,10 +242,10 @@ def search(
             rounds=found.rounds + 1,
             loyalty=jnp.where(index == favoured, found.loyalty, 0.0),
         )
-        settled = ~first & (index == 0) & (jnp.abs(best.change) < tolerance)
+        settled = ~first & (index == 0) & ~(jnp.abs(best.change) >= tolerance)
         lanes = merges(method, points, count - 1, best)
         states = jax.tree.map(lambda one, rest: jnp.concatenate([one[None], rest]), best, lanes)
-        return states, now, settled | (best.iterations >= iterations)
+        return states, now, settled | (best.iterations > iterations)
 
     zero = jnp.zeros((), int)
     nothing = Found(jax.tree.map(lambda leaf: leaf[0], starts), zero, starts.bound, zero, loyalty)

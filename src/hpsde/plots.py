@@ -94,9 +94,14 @@ def draw_surface(axes: Axes, returns: ReturnMap) -> None:
 
 
 def draw_samples(axes: Axes, returns: ReturnMap, policy: Any, rollouts: Mapping[str, np.ndarray]) -> None:
-    """All rollouts, coloured by the option they belong to; those of the initial policy are small and pale."""
+    """All rollouts, coloured by the option whose mean is nearest; pale: those of the initial policy.
+
+    Not by the option that drew them: options are numbered anew in every iteration. Nor by the likeliest one:
+    an option that has become narrow would lose its own early rollouts to a wide one.
+    """
     _pale_surface(axes, returns)
-    options = policy.assign(rollouts["contexts"], rollouts["parameters"])
+    distances = np.abs(policy.option_means(rollouts["contexts"]) - rollouts["parameters"])
+    options = np.argmin(distances[:, :, 0], axis=0)
     initial = rollouts["option"] < 0
     for option in range(len(policy.options)):
         for chosen, size, alpha in ((initial, 4.0, 0.35), (~initial, 9.0, 0.9)):
@@ -111,7 +116,7 @@ def draw_samples(axes: Axes, returns: ReturnMap, policy: Any, rollouts: Mapping[
                 linewidths=0,
                 rasterized=True,
             )
-    _label_map(axes, "rollouts, coloured by option", returns)
+    _label_map(axes, "rollouts, by nearest option", returns)
 
 
 def draw_options(axes: Axes, returns: ReturnMap, policy: Any) -> None:

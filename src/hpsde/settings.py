@@ -20,6 +20,7 @@ from hpsde.weights import RETURN_FUNCTIONS
 
 WEIGHT_SUMS = ("ess", "n", "one")
 ASSIGNMENTS = ("soft", "hard")
+EXPLORATIONS = ("softmax", "argmax")
 BASES = ("assigned", "weighted")
 
 
@@ -37,8 +38,10 @@ class Settings:
     f: str | Callable[[np.ndarray], np.ndarray] = "advantage"
     """f(R): advantage exp((R - V(s)) / T), exp exp(R / T), linear R, rank exp(rank / T), or a function."""
     temperature: float | None = None
-    """T; by default solved for `kl_bound`."""
-    kl_bound: float = 2.0
+    """T; by default the lowest that `target_ess` and `kl_bound` allow."""
+    target_ess: float = 0.1
+    """Effective samples that the return weighting must leave, as a share of all rollouts."""
+    kl_bound: float = 4.0
     """How far the return weighting may go from the plain importance weights, in nats of KL divergence."""
     flattening: float | None = None
     """lambda, the power of the behaviour density; by default the largest that keeps `ess_floor`."""
@@ -78,6 +81,9 @@ class Settings:
     """Gating policy: gp, softmax or marginal."""
     kappa: float = 1.0
     """Optimism of the GP gate while learning: mean + kappa deviation."""
+    exploration: str = "softmax"
+    """The GP gate while learning draws options by exp(optimistic return / T), with the T of f (softmax), or takes the best
+    (argmax, the paper's)."""
     warp: str = "clip"
     """Map of the returns before the Gaussian process: none, clip or rank."""
     isotropic: bool = False
@@ -95,6 +101,7 @@ class Settings:
             ("base", self.base, BASES),
             ("update", self.update, tuple(UPDATES)),
             ("gate", self.gate, GATES),
+            ("exploration", self.exploration, EXPLORATIONS),
             ("warp", self.warp, WARPS),
         ):
             if name not in valid:
@@ -105,6 +112,7 @@ class Settings:
             raise UnknownNameError("features", self.features, FEATURE_NAMES)
         for name, low, high in (
             ("max_options", 1, 10_000),
+            ("target_ess", 1e-6, 1.0),
             ("kl_bound", 1e-6, 1e3),
             ("ess_floor", 0.0, 1.0),
             ("coarsening", 0.0, 1e6),

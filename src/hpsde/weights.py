@@ -74,7 +74,7 @@ def flattened_base(
     def enough(power: Array) -> Array:
         return dual.effective_sample_size(base(power)) >= wanted
 
-    def step(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+    def step(_: Array | int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = ends
         middle = 0.5 * (low + high)
         return jnp.where(enough(middle), middle, low), jnp.where(enough(middle), high, middle)
@@ -93,13 +93,15 @@ def importance_weights(
     *,
     baseline: bool,
     temperature: float | None,
+    target_ess: Float[Array, ""],
     kl_bound: Float[Array, ""],
     flattening: float | None,
     ess_floor: Float[Array, ""],
 ) -> ImportanceWeights:
     """W~ of all rollouts; those outside `mask` get 0.
 
-    `temperature` None solves for KL(W~ || pi_old^-lambda) = kl_bound; `flattening` None takes the largest lambda that
+    `temperature` None takes the lowest T with ESS >= target_ess (a count) and KL(W~ || pi_old^-lambda) <= kl_bound: as
+    sharp as the data allow, and no sharper than a given share of the space. `flattening` None takes the largest lambda that
     keeps ESS >= ess_floor * N before the returns are looked at. `baseline` matches the context features.
     """
     if flattening is None:
@@ -114,9 +116,12 @@ def importance_weights(
     start = jnp.zeros(features.shape[1])
     if temperature is None:
         normalised = log_base - logsumexp(log_base)
-        tilted = dual.solve_temperature(
-            log_f, matched, log_base, lambda w: kl_bound - dual.kl_divergence(w, normalised)
-        )
+
+        def slack(log_weights: Array) -> Array:
+            enough = dual.effective_sample_size(log_weights) / target_ess - 1.0
+            return jnp.minimum(enough, kl_bound - dual.kl_divergence(log_weights, normalised))
+
+        tilted = dual.solve_temperature(log_f, matched, log_base, slack)
     else:
         tilted = dual.tilt(log_f, matched, log_base, jnp.asarray(temperature, dtype=log_f.dtype), start)
     log_weights = tilted.log_weights - logsumexp(tilted.log_weights)

@@ -65,11 +65,11 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """`rows` under a header; all rows have the keys of the first."""
+    """`rows` under a header, numbers alone (true is 1); all rows have the keys of the first."""
     with replacing(path) as unfinished, unfinished.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, fieldnames=list(rows[0]) if rows else [], lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows({name: value + 0 for name, value in row.items()} for row in rows)
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

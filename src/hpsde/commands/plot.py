@@ -13,8 +13,8 @@ import tyro
 class Command:
     """Draw a run that `hpsde run --out DIR` saved.
 
-    Where context and parameter are one number each: the returns, all rollouts coloured by option, and the
-    options' lines, strong where each rules. For every task: return and number of options against rollouts.
+    Where context and parameter are one number each: the returns, all rollouts, and the options'
+    lines, strong where each rules. For every task: return and number of options against rollouts.
 
     examples:
       hpsde plot runs/triple

@@ -37,5 +37,5 @@ def attribute_docstrings(kind: type) -> dict[str, str]:
             and isinstance(text, ast.Expr)
             and isinstance(text.value, ast.Constant)
         ):
-            found[field.target.id] = str(text.value.value)
+            found[field.target.id] = " ".join(str(text.value.value).split())
     return found
