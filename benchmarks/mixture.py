@@ -1,9 +1,9 @@
-"""The weighted mixture against scikit-learn's: same data, same first responsibilities, same number of iterations.
+"""The weighted mixture against scikit-learn's: same data, same start, same number of iterations.
 
     python benchmarks/mixture.py [--iterations 20] [--repeats 5] [--sizes 500 2000 10000 100000]
 
-Whole fits of both estimators, one after the other in turns, in one process; the median of the repeats is shown.
-Both are told never to stop early, and their results must agree.
+Whole fits of both estimators from the same responsibilities, in turns, in one process; the median of the
+repeats is shown. Both are told never to stop early, and their results must agree.
 """
 
 from __future__ import annotations

@@ -59,12 +59,16 @@ def report(name: str, rows: list[dict[str, object]], cold: float) -> None:
     print("  options kept         " + ", ".join(f"{k}: {n} seeds" for k, n in enumerate(kept) if n))
     warm = np.array([row["learner_seconds"] for row in rows[1:]], dtype=float)
     if len(warm):
-        print(f"  learner seconds      warm median {np.median(warm):.2f}, worst {warm.max():.2f}; cold {cold:.2f}")
+        print(
+            f"  learner seconds      warm median {np.median(warm):.2f}, worst {warm.max():.2f}; cold {cold:.2f}"
+        )
 
 
 def main() -> None:
     """Run the seeds of every toy task and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--method", default="hpsde-reps-gp")
     parser.add_argument("--tasks", nargs="+", default=list(TARGETS))

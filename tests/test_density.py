@@ -442,6 +442,19 @@ def test_one_compilation_serves_cold_and_warm():
     assert density._fit._cache_size() == compiled
 
 
+def test_fit_can_be_part_of_compiled_code():
+    x, w, _ = two_lines(11, n=ROWS)
+
+    def outer(key, x, w, tolerance, iterations):
+        prior = density.default_prior(x, w, OPTIONS)
+        return density.fit(
+            key, x, w, prior, max_components=OPTIONS, tolerance=tolerance, iterations=iterations
+        )
+
+    shapes, _ = jax.eval_shape(outer, jax.random.key(0), jnp.asarray(x), jnp.asarray(w), jnp.asarray(0.1), 9)
+    assert shapes.K_inverse.shape == (OPTIONS, 2, 2)
+
+
 def test_same_key_same_bits():
     x, w, _ = three_segments(12)
     for one, other in zip(*(jax.tree.leaves(fit(x, w)) for _ in range(2)), strict=True):

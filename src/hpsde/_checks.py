@@ -8,11 +8,17 @@ import numpy as np
 
 from hpsde.errors import InputError
 
+LARGEST = 1e100
+"""Numbers beyond this are refused: their squares would overflow, and infinities would come out as NaN."""
+
 
 def as_numbers(name: str, values: Any) -> np.ndarray:
     """`values` as a float array, or an error that says what came."""
     try:
-        return np.asarray(values, dtype=float)
+        array = np.asarray(values)
+        if array.dtype.kind not in "biufO":
+            raise TypeError(f"{array.dtype} does not hold real numbers")
+        return array.astype(float)
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} must be numbers; got {type(values).__name__}: {error}") from error
 
@@ -25,9 +31,12 @@ def check_rows(name: str, values: Any, size: int, rows: int | None = None) -> np
     wanted = f"[{'N' if rows is None else rows}, {size}]"
     if array.ndim != 2 or array.shape[1] != size or (rows is not None and array.shape[0] != rows):
         raise InputError(f"{name} must have shape {wanted}; got {list(np.shape(values))}")
-    bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
+    bad = np.flatnonzero(~usable_numbers(array).all(axis=1))
     if len(bad):
-        raise InputError(f"{name} must be finite; row {bad[0]} is {array[bad[0]].tolist()} ({len(bad)} such rows)")
+        raise InputError(
+            f"{name} must be finite, and at most {LARGEST:g} in size; row {bad[0]} is "
+            f"{array[bad[0]].tolist()} ({len(bad)} such)"
+        )
     return array
 
 
@@ -39,10 +48,23 @@ def check_returns(returns: Any, rows: int, failed: Any) -> tuple[np.ndarray, np.
     lost = np.zeros(rows, dtype=bool) if failed is None else np.asarray(failed)
     if lost.shape != (rows,) or lost.dtype != bool:
         raise InputError(f"failed must be {rows} booleans; got shape {list(lost.shape)} of {lost.dtype}")
-    bad = np.flatnonzero(~np.isfinite(values) & ~lost)
+    bad = np.flatnonzero(~usable_numbers(values) & ~lost)
     if len(bad):
         raise InputError(
-            f"returns must be finite; number {bad[0]} is {values[bad[0]]} ({len(bad)} such). "
-            "Mark a rollout that gave no return as failed: tell(..., failed=mask)"
+            f"returns must be finite, and at most {LARGEST:g} in size; number {bad[0]} is {values[bad[0]]} "
+            f"({len(bad)} such). Mark a rollout that gave no return as failed: tell(..., failed=mask)"
         )
     return np.where(lost, np.nan, values), lost
+
+
+def usable_numbers(array: np.ndarray) -> np.ndarray:
+    """Where an array is neither NaN, nor infinite, nor so large that its square would be."""
+    with np.errstate(invalid="ignore"):
+        return np.abs(array) <= LARGEST
+
+
+def check_count(name: str, value: Any, least: int) -> int:
+    """A whole number of at least `least`."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < least:
+        raise InputError(f"{name} must be a whole number of at least {least}; got {value!r}")
+    return int(value)

@@ -12,7 +12,7 @@ def padded_size(n: int, expected: int = 0) -> int:
 
     Where `expected` rows are expected in the end, it is their number rounded up to a multiple of 64, until more come.
     """
-    if n <= expected:
+    if expected > 0 and n <= expected:
         return BLOCK * -(-expected // BLOCK)
     size = BLOCK
     while size < n:

@@ -11,7 +11,7 @@ import numpy as np
 
 from hpsde import density, gating, gp, options, weights
 from hpsde._padding import pad_rows, padded_size
-from hpsde._shapes import Array, Bool, Float
+from hpsde._shapes import Array
 from hpsde.density import Mixture
 from hpsde.embedding import LaplacianEigenmaps
 from hpsde.gating import Gate, GPGate
@@ -58,7 +58,9 @@ class StepInfo(NamedTuple):
     warm: bool
 
 
-def reestimate(key: Array, data: Data, memory: Memory, settings: Settings) -> tuple[Estimate, Memory, StepInfo]:
+def reestimate(
+    key: Array, data: Data, memory: Memory, settings: Settings
+) -> tuple[Estimate, Memory, StepInfo]:
     """One pass of Algorithm 1's outer loop, from the rollouts D to the options and their gate."""
     key_density, key_gate = jax.random.split(key)
     # Compute the importance of each sample W~(s_i, xi_i).
@@ -73,7 +75,9 @@ def reestimate(key: Array, data: Data, memory: Memory, settings: Settings) -> tu
     policies = train_options(data, kept, responsibilities, weighted, settings)
     # Train the gate: the Gaussian process that approximates the return function.
     gate, hyperparameters = train_gate(key_gate, data, weighted, memory.hyperparameters, settings)
-    mean_returns = weighted @ np.where(data.mask, data.returns, 0.0) / np.maximum(weighted.sum(axis=1), 1e-300)
+    mean_returns = (
+        weighted @ np.where(data.mask, data.returns, 0.0) / np.maximum(weighted.sum(axis=1), 1e-300)
+    )
     estimate = Estimate(policies, kept, gate, mean_returns)
     info = StepInfo(
         ess=float(importance.ess),
@@ -86,9 +90,9 @@ def reestimate(key: Array, data: Data, memory: Memory, settings: Settings) -> tu
     return estimate, Memory(mixture, hyperparameters), info
 
 
-_importance_weights = functools.partial(
-    jax.jit, static_argnames=("baseline", "temperature", "flattening")
-)(weights.importance_weights)
+_importance_weights = functools.partial(jax.jit, static_argnames=("baseline", "temperature", "flattening"))(
+    weights.importance_weights
+)
 
 
 def compute_weights(data: Data, settings: Settings) -> weights.ImportanceWeights:
@@ -169,9 +173,9 @@ def assign(
 _log_responsibilities = jax.jit(density.log_responsibilities)
 
 
-_fit_options = functools.partial(
-    jax.jit, static_argnames=("update", "epsilon", "ridge", "variance_floor")
-)(options.fit_options)
+_fit_options = functools.partial(jax.jit, static_argnames=("update", "epsilon", "ridge", "variance_floor"))(
+    options.fit_options
+)
 
 
 def train_options(

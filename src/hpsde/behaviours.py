@@ -82,7 +82,8 @@ class History:
     Behaviour 0 is the initial policy, whose densities the caller gives.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, expected_rollouts: int = 0) -> None:
+        self.expected_rollouts = expected_rollouts
         self.behaviours: list[Behaviour] = []
         self.table = np.zeros((1, 0))
 
@@ -92,10 +93,15 @@ class History:
         return len(self.behaviours)
 
     def log_density(
-        self, index: int, contexts: np.ndarray, features: np.ndarray, parameters: np.ndarray
+        self,
+        index: int,
+        contexts: np.ndarray,
+        features: np.ndarray,
+        parameters: np.ndarray,
+        expected: int = 0,
     ) -> np.ndarray:
         """log pi_b(xi | s) [N] of one behaviour but the initial one, standard units."""
-        rows = padded_size(len(contexts))
+        rows = padded_size(len(contexts), expected)
         arrays = (jnp.asarray(pad_rows(part, rows)) for part in (contexts, features, parameters))
         return np.asarray(log_density(self.behaviours[index - 1], *arrays))[: len(contexts)]
 
@@ -115,6 +121,9 @@ class History:
         for index in range(1, len(table)):
             first = old_rollouts if index < old_behaviours else 0
             if first < len(contexts):
-                table[index, first:] = self.log_density(index, contexts[first:], features[first:], parameters[first:])
+                rest = (part[first:] for part in (contexts, features, parameters))
+                # A new behaviour is asked about all rollouts, an old one about the newest.
+                expected = 0 if first else self.expected_rollouts
+                table[index, first:] = self.log_density(index, *rest, expected=expected)
         self.table = table
         return log_mixture(table, np.bincount(made_by, minlength=len(table)).astype(float))

@@ -92,7 +92,8 @@ def default_prior(
 
     Options are expected to have about `spread` times the variance of all the data, K_0^-1 = nu_0 spread
     diag(var), and means that scatter like the data: h_0 = mean, and beta_0 = spread makes the covariance of a
-    mean, (beta_0 S)^-1, about diag(var). nu_0 = Z is the least whole number that is proper. All alpha_0
+    mean, (beta_0 S)^-1, about diag(var). nu_0 = Z + 2 is the least whole number with which an
+    option's expected covariance exists. All alpha_0
     together are a tenth of a sample, so options that are not needed stay empty. A coordinate that does not
     vary says nothing about its unit: its variance is taken as 1.
     """
@@ -103,7 +104,7 @@ def default_prior(
     variance = share @ (x - mean[None]) ** 2
     rounding = 64 * jnp.finfo(x.dtype).eps * jnp.max(jnp.abs(x), axis=0)
     variance = jnp.where(variance <= rounding**2, 1.0, variance)
-    nu = x.shape[1] if nu_0 is None else nu_0
+    nu = x.shape[1] + 2 if nu_0 is None else nu_0
     return Prior(
         alpha_0=jnp.asarray(0.1 / max_components if alpha_0 is None else alpha_0, x.dtype),
         beta_0=jnp.asarray(spread, x.dtype),
@@ -116,7 +117,9 @@ def default_prior(
 # ---------------------------------------------------------------- maximisation step and bound
 
 
-def posterior(statistics: Float[Array, "O P"], prior: Prior, regularisation: float = 0.0) -> Mixture:
+def posterior(
+    statistics: Float[Array, "O P"], prior: Prior, regularisation: float | Float[Array, ""] = 0.0
+) -> Mixture:
     """VB-M step of the appendix, with prior mean h_0, from sums of w_i eta_io t(x_i).
 
     alpha = alpha_0 + gamma, beta = beta_0 + gamma, nu = nu_0 + gamma, h = (beta_0 h_0 + gamma c) / beta,
@@ -145,7 +148,7 @@ def m_step(
     weights: Float[Array, " N"],
     responsibilities: Float[Array, "N O"],
     prior: Prior,
-    regularisation: float = 0.0,
+    regularisation: float | Float[Array, ""] = 0.0,
 ) -> Mixture:
     """The posterior given the responsibilities eta_io of the weighted points."""
     t = sufficient_statistics(x - prior.h_0[None])
@@ -207,13 +210,13 @@ def fit(
     *,
     max_components: int = 10,
     restarts: int = 8,
-    iterations: int = 200,
-    tolerance: float = 1e-3,
+    iterations: int | Int[Array, ""] = 200,
+    tolerance: float | Float[Array, ""] = 1e-3,
     warm: Mixture | None = None,
-    stickiness: float = 3.0,
-    patience: int = 20,
+    stickiness: float | Float[Array, ""] = 3.0,
+    patience: int | Int[Array, ""] = 20,
     method: str = "vb",
-    resolution: float = 0.0,
+    resolution: float | Float[Array, ""] = 0.0,
 ) -> tuple[Mixture, FitInfo]:
     """Fit from several starts, merge options while that raises the bound, and keep the best.
 
@@ -238,11 +241,11 @@ def fit(
 class Control(NamedTuple):
     """The numbers that steer a fit; see `fit`."""
 
-    stickiness: float
-    iterations: int
-    patience: int
-    tolerance: float
-    resolution: float
+    stickiness: float | Float[Array, ""]
+    iterations: int | Int[Array, ""]
+    patience: int | Int[Array, ""]
+    tolerance: float | Float[Array, ""]
+    resolution: float | Float[Array, ""]
 
 
 def _nothing(options: int, size: int, dtype: np.dtype) -> Mixture:

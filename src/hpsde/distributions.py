@@ -2,7 +2,7 @@
 
 All are immutable and checked once, when made. A scalar argument means one number; arrays must agree in
 length, where a scalar beside an array holds for every entry. Sampling takes an explicit JAX key. Results are
-64-bit JAX arrays; densities are computed with numpy, so that data of ever new sizes cost no compilation.
+numpy arrays of 64 bits, whatever the user's JAX settings, and data of ever new sizes cost no compilation.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Distribution(Protocol):
     def bounds(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Lowest and highest value of each number, or None where there is no such limit."""
 
-    def sample(self, key: Array, n: int) -> Float[Array, "n size"]:
-        """`n` independent draws."""
+    def sample(self, key: Array, n: int) -> Any:
+        """`n` independent draws [n, size], as a numpy or JAX array."""
 
-    def log_prob(self, x: Any) -> Float[Array, " N"]:
-        """Log density at each row of `x` [N, size]."""
+    def log_prob(self, x: Any) -> Any:
+        """Log density [N] at each row of `x` [N, size]."""
 
 
 @dataclass(frozen=True)
@@ -77,19 +77,18 @@ class Uniform:
         return np.asarray(self.low), np.asarray(self.high)
 
     @double_precision
-    def sample(self, key: Array, n: int) -> Float[Array, "n size"]:
+    def sample(self, key: Array, n: int) -> Float[np.ndarray, "n size"]:
         """`n` independent draws."""
         low, high = self.bounds
         share = jax.random.uniform(key, (_count(n), self.size), dtype=jnp.float64)
-        return jnp.asarray(np.minimum(low + (high - low) * np.asarray(share), high))
+        return np.minimum(low + (high - low) * np.asarray(share), high)
 
-    @double_precision
-    def log_prob(self, x: Any) -> Float[Array, " N"]:
+    def log_prob(self, x: Any) -> Float[np.ndarray, " N"]:
         """Log density at each row of `x` [N, size]; minus infinity outside."""
         low, high = self.bounds
         rows = check_rows("x", x, self.size)
         inside = np.all((rows >= low) & (rows <= high), axis=1)
-        return jnp.asarray(np.where(inside, -np.sum(np.log(high - low)), -np.inf))
+        return np.where(inside, -np.sum(np.log(high - low)), -np.inf)
 
 
 @dataclass(frozen=True)
@@ -134,19 +133,18 @@ class Gaussian:
         return spread if spread.ndim == 2 else np.diag(spread**2)
 
     @double_precision
-    def sample(self, key: Array, n: int) -> Float[Array, "n size"]:
+    def sample(self, key: Array, n: int) -> Float[np.ndarray, "n size"]:
         """`n` independent draws: mean + L e with covariance = L L^T, e ~ N(0, I)."""
         noise = np.asarray(jax.random.normal(key, (_count(n), self.size), dtype=jnp.float64))
-        return jnp.asarray(np.asarray(self.mean) + noise @ np.linalg.cholesky(self.covariance).T)
+        return np.asarray(self.mean) + noise @ np.linalg.cholesky(self.covariance).T
 
-    @double_precision
-    def log_prob(self, x: Any) -> Float[Array, " N"]:
+    def log_prob(self, x: Any) -> Float[np.ndarray, " N"]:
         """Log density at each row of `x` [N, size]."""
         deviation = check_rows("x", x, self.size) - np.asarray(self.mean)
         factor = np.linalg.cholesky(self.covariance)
         white = scipy.linalg.solve_triangular(factor, deviation.T, lower=True, check_finite=False)
         log_det = 2.0 * np.sum(np.log(np.diag(factor)))
-        return jnp.asarray(-0.5 * (np.sum(white**2, axis=0) + log_det + self.size * np.log(2.0 * np.pi)))
+        return -0.5 * (np.sum(white**2, axis=0) + log_det + self.size * np.log(2.0 * np.pi))
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,13 +184,13 @@ class Samples:
         return None
 
     @double_precision
-    def sample(self, key: Array, n: int) -> Float[Array, "n size"]:
+    def sample(self, key: Array, n: int) -> Float[np.ndarray, "n size"]:
         """`n` rows, drawn with replacement."""
         values = np.asarray(self.values)
         share = np.asarray(jax.random.uniform(key, (_count(n),), dtype=jnp.float64))
-        return jnp.asarray(values[np.floor(share * len(values)).astype(int)])
+        return values[np.floor(share * len(values)).astype(int)]
 
-    def log_prob(self, x: Any) -> Float[Array, " N"]:
+    def log_prob(self, x: Any) -> Float[np.ndarray, " N"]:
         """Not known: always an error. Ask `has_density` first."""
         raise InputError(
             "Samples have no log density; give hpsde.Uniform or hpsde.Gaussian where one is needed"

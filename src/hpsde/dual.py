@@ -52,9 +52,7 @@ def kl_divergence(log_p: Float[Array, " N"], log_q: Float[Array, " N"]) -> Float
     return jnp.sum(jnp.where(present, jnp.exp(log_p) * difference, 0.0))
 
 
-def standardise_features(
-    features: Float[Array, "N F"], log_base: Float[Array, " N"]
-) -> Float[Array, "N F"]:
+def standardise_features(features: Float[Array, "N F"], log_base: Float[Array, " N"]) -> Float[Array, "N F"]:
     """Features with mean 0 and deviation 1 under the base weights; a constant feature becomes 0."""
     base = jnp.exp(log_base - logsumexp(log_base))
     centred = features - (base @ features)[None, :]
@@ -84,7 +82,9 @@ def match_features(
         weights = jax.nn.softmax(log_tilted - features @ u)
         mean = weights @ features
         gradient = FEATURE_RIDGE * u - mean
-        curvature = (features.T * weights[None, :]) @ features - jnp.outer(mean, mean) + FEATURE_RIDGE * identity
+        curvature = (
+            (features.T * weights[None, :]) @ features - jnp.outer(mean, mean) + FEATURE_RIDGE * identity
+        )
         direction = jnp.linalg.solve(curvature, gradient)
         values = jax.vmap(lambda length: objective(u - length * direction))(lengths)
         moved = lengths[jnp.argmin(values)] * direction
@@ -106,7 +106,9 @@ def tilt(
     start: Float[Array, " F"],
 ) -> Tilt:
     """Feature-matched softmax weights at a given temperature. `features` have mean 0 under phi_hat."""
-    log_weights, u = match_features(log_base + returns / temperature, features, start)
+    # The highest return counts as 0: at low temperatures log_base would be lost beside a large R / T.
+    log_tilted = log_base + (returns - jnp.max(returns)) / temperature
+    log_weights, u = match_features(log_tilted, features, start)
     return Tilt(log_weights, u, temperature)
 
 
@@ -148,7 +150,9 @@ def solve_temperature(
     zero = jnp.zeros(features.shape[1])
     start = tilt(returns, features, log_base, spread * jnp.exp(jnp.asarray(hottest)), zero)
     high, flat, found = jax.lax.while_loop(
-        lambda carry: ~carry[2] & (carry[0] > coldest), descend, (jnp.asarray(hottest), start, jnp.asarray(False))
+        lambda carry: ~carry[2] & (carry[0] > coldest),
+        descend,
+        (jnp.asarray(hottest), start, jnp.asarray(False)),
     )
     low = jnp.where(found, high - 1.0, high)
     return jax.lax.fori_loop(0, BISECTION_STEPS, bisect, (low, high, flat))[2]

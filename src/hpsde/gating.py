@@ -25,7 +25,9 @@ class GPGate(NamedTuple):
     """Expected return of each option by a Gaussian process over z = [xi, s]."""
 
     process: gp.GP
-    scores: Float[Array, " N"]  # warped returns at the process's points, kept so that a saved gate can be rebuilt
+    scores: Float[
+        Array, " N"
+    ]  # warped returns at the process's points, kept so that a saved gate can be rebuilt
     warp: Warp
 
     kind = "gp"
@@ -95,7 +97,10 @@ def marginal_log_probabilities(gate: MarginalGate, contexts: Float[Array, "C S"]
 
 @jax.jit
 def _softmax_loss(
-    theta: Float[Array, "O G"], design: Float[Array, "N G"], targets: Float[Array, "O N"], ridge: float | Array
+    theta: Float[Array, "O G"],
+    design: Float[Array, "N G"],
+    targets: Float[Array, "O N"],
+    ridge: float | Array,
 ) -> tuple[Float[Array, ""], Float[Array, "O G"]]:
     def loss(theta: Array) -> Array:
         return -jnp.sum(targets * jax.nn.log_softmax(theta @ design.T, axis=0)) + ridge * jnp.sum(theta**2)
@@ -161,15 +166,20 @@ def scores(
 
 
 def draw_options(
-    key: Array, gate: Gate, values: Float[Array, "O C"], temperature: float, exploration: str
-) -> Int[Array, " C"]:
+    key: Array, gate: Gate, values: Float[np.ndarray, "O C"] | Array, temperature: float, exploration: str
+) -> Int[np.ndarray, " C"]:
     """The option for every context while learning.
 
     Softmax and marginal gates draw from pi(o | s). The GP gate draws from the optimal policy's own form, exp(R_o / T), at the
     optimistic returns, so that equally good options are all tried; or, with exploration "argmax", takes the best.
     """
     if isinstance(gate, GPGate) and exploration == "argmax":
-        return jnp.argmax(values, axis=0)
+        return np.argmax(np.asarray(values), axis=0)
     if isinstance(gate, GPGate):
-        values = jnp.asarray(gate.warp.inverse(np.asarray(values))) / temperature
-    return jax.random.categorical(key, values, axis=0)
+        values = gate.warp.inverse(np.asarray(values)) / temperature
+    # By one uniform number per context: nothing to compile when there are more or fewer options.
+    values = np.asarray(values)
+    shares = np.exp(values - values.max(axis=0))
+    cumulative = np.cumsum(shares, axis=0)
+    drawn = np.asarray(jax.random.uniform(key, (shares.shape[1],))) * cumulative[-1]
+    return np.argmax(cumulative > drawn, axis=0)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hpsde import density
-from hpsde._checks import check_rows
+from hpsde._checks import as_numbers, check_rows
 from hpsde._padding import pad_rows, padded_size
 from hpsde._precision import double_precision
 from hpsde._shapes import Array
@@ -37,12 +37,14 @@ class FromDistribution:
         self.distribution = distribution
 
     def sample(self, key: Array, contexts: np.ndarray) -> np.ndarray:
-        return np.asarray(self.distribution.sample(key, len(contexts)), dtype=float)
+        drawn = self.distribution.sample(key, len(contexts))
+        return check_rows("draws of the initial distribution", drawn, self.distribution.size, len(contexts))
 
     def log_density(self, contexts: np.ndarray, parameters: np.ndarray) -> np.ndarray | None:
         if not self.distribution.has_density:
             return None
-        return np.asarray(self.distribution.log_prob(parameters), dtype=float)
+        values = self.distribution.log_prob(parameters)
+        return _densities("the initial distribution's log_prob", values, len(contexts))
 
 
 class FromTask:
@@ -58,7 +60,19 @@ class FromTask:
     def log_density(self, contexts: np.ndarray, parameters: np.ndarray) -> np.ndarray | None:
         if not getattr(self.task, "has_initial_density", True):
             return None
-        return np.asarray(self.task.log_initial(contexts, parameters), dtype=float)
+        values = self.task.log_initial(contexts, parameters)
+        return _densities("the task's log_initial", values, len(contexts))
+
+
+def _densities(name: str, values: Any, rows: int) -> np.ndarray:
+    """Log densities [rows]: numbers or minus infinity, never NaN."""
+    array = as_numbers(name, values)
+    if array.shape != (rows,) or np.any(np.isnan(array)) or np.any(np.isposinf(array)):
+        raise InputError(
+            f"{name} must give {rows} log densities, finite or minus infinity; got shape {list(array.shape)}"
+            f" with {np.sum(np.isnan(array) | np.isposinf(array))} that are neither"
+        )
+    return array
 
 
 def make_initial(initial: Any, parameter_size: int) -> InitialPolicy:
@@ -74,7 +88,7 @@ def make_initial(initial: Any, parameter_size: int) -> InitialPolicy:
 
 
 class EstimatedDensity:
-    """log pi_0(xi | s) = log p(s, xi) - log p(s) by a mixture fitted to the initial rollouts (standard units)."""
+    """log pi_0(xi | s) = log p(s, xi) - log p(s) by a mixture of the initial rollouts, in standard units."""
 
     @double_precision
     def __init__(self, key: Array, contexts: np.ndarray, parameters: np.ndarray):
@@ -93,8 +107,8 @@ class EstimatedDensity:
         joint = pad_rows(np.concatenate([contexts, parameters], axis=1), rows)
         values = _log_density(self.mixture, jnp.asarray(joint))
         if self.context_size:
-            dims = tuple(range(self.context_size))
-            values = values - _log_density(density.marginal(self.mixture, dims), jnp.asarray(joint[:, : len(dims)]))
+            of_context = density.marginal(self.mixture, tuple(range(self.context_size)))
+            values = values - _log_density(of_context, jnp.asarray(joint[:, : self.context_size]))
         return np.asarray(values)[: len(contexts)]
 
 

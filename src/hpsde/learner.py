@@ -6,10 +6,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from hpsde._checks import check_returns, check_rows
+from hpsde._checks import check_count, check_returns, check_rows
 from hpsde._padding import pad_rows, padded_size
 from hpsde._precision import double_precision
 from hpsde._shapes import Array
@@ -37,7 +36,7 @@ class Proposal(NamedTuple):
 
 @dataclass(frozen=True)
 class Info:
-    """Where a learner stands, in plain numbers."""
+    """Where a learner stands: rollouts told so far, and what the last re-estimation of the policy went through."""
 
     rollouts: int = 0
     failed: int = 0
@@ -63,7 +62,7 @@ class _Asked(NamedTuple):
 
 
 class _Frame(NamedTuple):
-    """Units, features and initial density: fixed once the first rollouts are in."""
+    """Units, features and initial density, from the initial rollouts; fixed once a policy has been asked."""
 
     units: Units
     features: FeatureMap
@@ -73,10 +72,11 @@ class _Frame(NamedTuple):
 class HPSDE:
     """Hierarchical policy search via return-weighted density estimation, by ask and tell.
 
-    `initial` is where the first parameters come from: a distribution (`hpsde.Uniform`, `hpsde.Gaussian`), an array
-    of samples [n, D], or a task. The first `initial_rollouts` that `ask` proposes come from it; from then on they
-    come from the policy learned so far. `expected_rollouts` is a hint: with it, compiled functions are compiled once,
-    not anew as the data grow. Settings can be given by name: `HPSDE(1, 1, initial=..., update="rwr")`.
+    `initial` is where the first parameters come from: a distribution (`hpsde.Uniform`, `hpsde.Gaussian`), an
+    array of samples [n, D], or a task. `ask` draws from it until `initial_rollouts` have been told that did
+    not fail; from then on it draws from the policy learned so far. `expected_rollouts` is a hint: with it,
+    functions are compiled once, not anew as the data grow. Settings can be given by name, as in
+    `HPSDE(1, 1, initial=..., update="rwr")`. docs/ask_tell.md shows it at work.
     """
 
     def __init__(
@@ -91,45 +91,37 @@ class HPSDE:
         settings: Settings | None = None,
         **changes: Any,
     ):
-        if context_size < 0 or parameter_size < 1:
-            raise InputError(
-                f"need context_size >= 0 and parameter_size >= 1; got {context_size} and {parameter_size}"
-            )
-        if initial_rollouts < 2:
-            raise InputError(f"initial_rollouts must be at least 2; got {initial_rollouts}")
-        known = [each.name for each in fields(Settings)]
-        for name in changes:
-            if name not in known:
-                raise UnknownNameError("setting", name, known)
-        self.settings = replace(settings or Settings(), **changes)
-        self.context_size, self.parameter_size = context_size, parameter_size
-        self.initial_rollouts = initial_rollouts
-        self.expected_rollouts = expected_rollouts
-        self.seed = seed
-        self.rollouts = Rollouts(context_size, parameter_size)
+        self.settings = _settings(settings, changes)
+        self.context_size = check_count("context_size", context_size, 0)
+        self.parameter_size = check_count("parameter_size", parameter_size, 1)
+        self.initial_rollouts = check_count("initial_rollouts", initial_rollouts, 2)
+        self.expected_rollouts = check_count("expected_rollouts", expected_rollouts, 0)
+        self.seed = check_count("seed", seed, 0)
+        self.rollouts = Rollouts(self.context_size, self.parameter_size)
         self.info = Info()
-        self._initial = make_initial(initial, parameter_size)
-        self._history = History()
+        self._initial = make_initial(initial, self.parameter_size)
+        self._history = History(self.expected_rollouts)
         self._asked: _Asked | None = None
         self._ask_count = 0
         self._frame: _Frame | None = None
         self._memory = Memory()
         self._policy: HierarchicalPolicy | None = None
-        self._policy_rollouts = 0  # how many rollouts the policy has seen
+        self._policy_rollouts = 0  # how many rollouts the policy was learned from
 
     @double_precision
     def ask(self, contexts: Any = None, *, count: int | None = None) -> Proposal:
         """Parameters to try in these contexts [N, S]; without contexts (S = 0), `count` of them."""
         if self._asked is not None:
             raise AskTellError(
-                f"ask was called again before the {len(self._asked.contexts)} rollouts of the last ask were told; "
-                "call tell with their returns (mark those that did not run as failed), or forget_asked"
+                f"ask was called again before the {len(self._asked.contexts)} rollouts of the last ask were "
+                "told; call tell with their returns (mark those that did not run as failed), or forget_asked"
             )
         rows = self._contexts(contexts, count)
-        usable = int((~self.rollouts.failed).sum())
         key = self._key(ASK, self._ask_count)
         proposal, behaviour = (
-            self._ask_initial(key, rows) if usable < self.initial_rollouts else self._ask_policy(key, rows)
+            self._ask_initial(key, rows)
+            if self.rollouts.usable < self.initial_rollouts
+            else self._ask_policy(key, rows)
         )
         self._ask_count += 1
         self._asked = _Asked(rows, proposal.option, behaviour)
@@ -139,16 +131,15 @@ class HPSDE:
         parameters = self._initial.sample(key, rows)
         log_density = self._initial.log_density(rows, parameters)
         unknown = np.full(len(rows), np.nan)
-        return Proposal(
-            parameters, np.full(len(rows), INITIAL), unknown if log_density is None else log_density
-        ), 0
+        log_density = unknown if log_density is None else log_density
+        return Proposal(parameters, np.full(len(rows), INITIAL), log_density), 0
 
     def _ask_policy(self, key: Array, rows: np.ndarray) -> tuple[Proposal, int]:
         policy = self.policy
         key_option, key_noise = jax.random.split(key)
         values = policy.gate_scores(rows, self.settings.kappa)
         temperature, exploration = self.info.temperature, self.settings.exploration
-        option = np.asarray(draw_options(key_option, policy.gate, jnp.asarray(values), temperature, exploration))
+        option = np.asarray(draw_options(key_option, policy.gate, values, temperature, exploration))
         parameters = policy.sample_options(key_noise, rows, option)
         standard = policy.units.contexts(rows)
         slots = np.flatnonzero(policy.kept)[option]
@@ -162,17 +153,20 @@ class HPSDE:
     def tell(self, contexts: Any, parameters: Any, returns: Any, *, failed: Any = None) -> None:
         """The returns of the asked rollouts or, when none were asked, rollouts of the initial policy.
 
-        `failed` marks rollouts that gave no return: they are recorded and left out of learning. Nothing is taken in
-        unless all of it is in order.
+        `failed` marks rollouts that gave no return: they are recorded and left out of learning. Nothing is
+        taken in unless all of it is in order.
         """
         asked = self._asked
-        xi = check_rows("parameters", parameters, self.parameter_size, None if asked is None else len(asked.contexts))
-        rows = check_rows(
-            "contexts", np.zeros((len(xi), 0)) if contexts is None else contexts, self.context_size, len(xi)
-        )
+        count = None if asked is None else len(asked.contexts)
+        xi = check_rows("parameters", parameters, self.parameter_size, count)
+        if len(xi) == 0:
+            raise InputError("tell needs at least one rollout; got 0 rows")
+        rows = self._contexts(contexts, len(xi), "tell")
         values, lost = check_returns(returns, len(xi), failed)
-        if asked is not None and not np.array_equal(rows, asked.contexts):
-            raise AskTellError("tell got other contexts than the last ask was given; tell them in the same order")
+        if asked is not None:
+            _check_same_contexts(rows, asked.contexts)
+        if asked is None or asked.behaviour == 0:
+            self._check_possible(rows, xi, lost)
         self.rollouts.append(
             contexts=rows,
             parameters=xi,
@@ -185,27 +179,40 @@ class HPSDE:
         self._asked = None
         self.info = replace(self.info, rollouts=len(self.rollouts), failed=int(self.rollouts.failed.sum()))
 
+    def _check_possible(self, contexts: np.ndarray, parameters: np.ndarray, failed: np.ndarray) -> None:
+        """An importance weight divides by the density: what the policy cannot do must not come from it."""
+        log_density = self._initial.log_density(contexts, parameters)
+        bad = np.flatnonzero([] if log_density is None else np.isneginf(log_density) & ~failed)
+        if len(bad):
+            raise InputError(
+                "parameters must be possible under the initial policy, whose rollouts these are; row "
+                f"{bad[0]}, {parameters[bad[0]].tolist()}, has density 0 ({len(bad)} such). Give an "
+                "`initial` that covers them, or samples, whose density is estimated"
+            )
+
     def forget_asked(self) -> None:
         """Give up the rollouts of the last ask, so that ask can be called again."""
         self._asked = None
 
     @property
     def policy(self) -> HierarchicalPolicy:
-        """The policy learned from all rollouts told so far; re-estimated when there are new ones."""
-        if self._policy is None or self._policy_rollouts != len(self.rollouts):
+        """The policy learned from all rollouts told so far, re-estimated when there are new ones."""
+        if self._policy is None or self._policy_rollouts != self.rollouts.usable:
             self._policy = self._update()
-            self._policy_rollouts = len(self.rollouts)
+            self._policy_rollouts = self.rollouts.usable
         return self._policy
 
     @double_precision
     def _update(self) -> HierarchicalPolicy:
         usable = ~self.rollouts.failed
-        if usable.sum() < 2:
+        if self.rollouts.usable < 2:
             raise AskTellError(
                 f"a policy needs at least 2 rollouts that did not fail; {len(self.rollouts)} were told, "
                 f"{int(self.rollouts.failed.sum())} of them failed"
             )
-        self._frame = self._frame or self._make_frame(usable)
+        if self._frame is None or not self._history.behaviours:
+            # Until a policy has been asked, only the memory is in the units of the old frame.
+            self._frame, self._memory = self._make_frame(usable), Memory()
         data = self._data(self._frame, usable)
         key = self._key(UPDATE, self.info.updates)
         estimate, self._memory, step = reestimate(key, data, self._memory, self.settings)
@@ -224,11 +231,10 @@ class HPSDE:
         contexts, parameters = self.rollouts.contexts[usable], self.rollouts.parameters[usable]
         units = fit_units(contexts, parameters)
         features = make_features(self.settings.features, contexts, self.settings.feature_count)
-        estimated = None
-        if self._initial.log_density(contexts[:1], parameters[:1]) is None:
-            key = self._key(DENSITY, 0)
-            estimated = EstimatedDensity(key, units.contexts(contexts), units.parameters(parameters))
-        return _Frame(units, features, estimated)
+        if self._initial.log_density(contexts[:1], parameters[:1]) is not None:
+            return _Frame(units, features, None)
+        standard = units.contexts(contexts), units.parameters(parameters)
+        return _Frame(units, features, EstimatedDensity(self._key(DENSITY, 0), *standard))
 
     def _data(self, frame: _Frame, usable: np.ndarray) -> Data:
         """The usable rollouts in standard units with log pi_old, padded."""
@@ -238,22 +244,53 @@ class HPSDE:
         if frame.estimated is not None:
             log_initial = frame.estimated.log_density(contexts, parameters)
         else:
-            log_initial = self._initial.log_density(rollouts.contexts, rollouts.parameters) + units.log_volume
-        made_by = np.where(usable, rollouts.behaviour, 0)
+            known = self._initial.log_density(rollouts.contexts, rollouts.parameters)
+            log_initial = np.asarray(known) + units.log_volume
+        # A failed rollout is no rollout: it does not count in the share of the behaviour that made it.
+        made_by = rollouts.behaviour[usable]
         log_behaviour = self._history.log_mixture(contexts, features, parameters, log_initial, made_by)
-        rows = padded_size(int(usable.sum()), expected=self.expected_rollouts)
-        parts = (contexts, parameters, rollouts.returns, features, log_behaviour)
-        return Data(*(pad_rows(part[usable], rows) for part in parts), mask=np.arange(rows) < usable.sum())
+        rows = padded_size(len(made_by), expected=self.expected_rollouts)
+        return Data(
+            contexts=pad_rows(contexts[usable], rows),
+            parameters=pad_rows(parameters[usable], rows),
+            returns=pad_rows(rollouts.returns[usable], rows),
+            features=pad_rows(features[usable], rows),
+            log_behaviour=pad_rows(log_behaviour[usable], rows),
+            mask=np.arange(rows) < len(made_by),
+        )
 
-    def _contexts(self, contexts: Any, count: int | None) -> np.ndarray:
+    def _contexts(self, contexts: Any, count: int | None, caller: str = "ask") -> np.ndarray:
+        """Contexts [N, S] as rows; where there are none, `count` empty ones."""
         if contexts is None:
-            if self.context_size or count is None:
-                raise InputError(f"ask needs contexts [N, {self.context_size}], or count=N where there are none")
-            contexts = np.zeros((count, 0))
-        rows = check_rows("contexts", contexts, self.context_size)
+            if self.context_size:
+                raise InputError(f"{caller} needs contexts [N, {self.context_size}]; got none")
+            if count is None:
+                raise InputError("ask needs to know how many parameters: ask(count=N)")
+            return np.zeros((check_count("count", count, 1), 0))
+        rows = check_rows("contexts", contexts, self.context_size, count)
         if len(rows) == 0:
-            raise InputError("ask needs at least one context; got 0 rows")
+            raise InputError(f"{caller} needs at least one context; got 0 rows")
         return rows
 
     def _key(self, stream: int, index: int) -> Array:
         return jax.random.fold_in(jax.random.fold_in(jax.random.key(self.seed), stream), index)
+
+
+def _check_same_contexts(told: np.ndarray, asked: np.ndarray) -> None:
+    if not np.array_equal(told, asked):
+        row = int(np.flatnonzero((told != asked).any(axis=1))[0])
+        raise AskTellError(
+            f"tell got other contexts than the last ask was given: row {row} is {told[row].tolist()}, asked "
+            f"was {asked[row].tolist()}; tell all rollouts of an ask at once, in its order"
+        )
+
+
+def _settings(settings: Settings | None, changes: dict[str, Any]) -> Settings:
+    """The settings with changes by name."""
+    if settings is not None and not isinstance(settings, Settings):
+        raise InputError(f"settings must be hpsde.Settings, or given by name; got {type(settings).__name__}")
+    known = [each.name for each in fields(Settings)]
+    for name in changes:
+        if name not in known:
+            raise UnknownNameError("setting", name, known)
+    return replace(settings or Settings(), **changes)

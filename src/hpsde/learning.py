@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from hpsde._checks import check_count
 from hpsde._precision import double_precision
 from hpsde._progress import progress_bar
 from hpsde.errors import InputError
@@ -17,7 +18,7 @@ from hpsde.learner import HPSDE, Info
 from hpsde.methods import DEFAULT_METHOD, make_learner
 from hpsde.policy import HierarchicalPolicy
 from hpsde.tasks.solutions import coverage_and_surplus
-from hpsde.tasks.task import task_extras, task_from_function, task_measures
+from hpsde.tasks.task import Task, check_task, task_extras, task_from_function, task_measures
 
 BATCH = 50
 
@@ -63,6 +64,7 @@ def iterate(
     """
     learning, evaluating = _Clock(), _Clock()
     first = learner.initial_rollouts if initial_rollouts is None else initial_rollouts
+    first, batch = check_count("initial_rollouts", first, 1), check_count("batch", batch, 1)
     iteration = 0
     while (done := len(learner.rollouts)) < rollouts:
         n = min(first if done == 0 else batch, rollouts - done)
@@ -120,25 +122,42 @@ def learn(
 ) -> HierarchicalPolicy:
     """Learn a task, or a plain return function, and give back the policy.
 
-    A return function takes one rollout, f(context, parameters) -> return (without contexts: f(parameters)), or with
-    `batched=True` arrays [N, S], [N, D] -> [N]. It comes with `initial`, where to look for parameters, and `contexts`:
-    both a distribution (`hpsde.Uniform`, `hpsde.Gaussian`) or an array of samples. A return that is not finite counts
-    as a failed rollout. `rollouts` is how often the function is called in all, `initial_rollouts` of them at random.
+    A return function takes one rollout, f(context, parameters) -> return, or f(parameters) without contexts;
+    with `batched=True` it takes arrays [N, S], [N, D] -> [N]. With it come `initial`, where to look for
+    parameters, and `contexts`: each a distribution (`hpsde.Uniform`, `hpsde.Gaussian`) or an array of samples.
+    A return that is not finite counts as a failed rollout; what the function raises passes through.
+
+    `rollouts` is how many there are in all, 1050 unless the task says otherwise, and `initial_rollouts` how
+    many of them, by default 4 of 7, are drawn from `initial`. Settings (`hpsde.Settings`) are given by name.
     """
     if not hasattr(task, "evaluate"):
         task = task_from_function(task, initial=initial, contexts=contexts, batched=batched)
-    elif initial is not None or contexts is not None:
-        raise InputError("a task has its own contexts and initial distribution; give these with a plain function only")
-    extras = task_extras(task)
-    total = extras.rollouts if rollouts is None else rollouts
-    first = extras.initial_rollouts if initial_rollouts is None else initial_rollouts
-    if not 2 <= first <= total:
-        raise InputError(f"need 2 <= initial_rollouts <= rollouts; got {first} and {total}")
-    learner = make_learner(
-        method, task, seed=seed, initial_rollouts=first, expected_rollouts=total, **settings
-    )
+    elif initial is not None or contexts is not None or batched:
+        raise InputError(
+            "a task has its own contexts and initial distribution, and takes batches; `contexts`, `initial` "
+            "and `batched` go with a plain function only"
+        )
+    first, total = _budget(check_task(task), initial_rollouts, rollouts)
+    settings = {"initial_rollouts": first, "expected_rollouts": total} | settings
+    learner = make_learner(method, task, seed=seed, **settings)
     with progress_bar(total, enabled=progress) as bar:
         for each in iterate(task, learner, rollouts=total, batch=batch):
-            mean_return = float(np.nanmean(each.returns)) if np.isfinite(each.returns).any() else None
-            bar.update(each.rollouts, mean_return=mean_return, options_kept=each.info.options_kept, ess=each.info.ess)
+            finite = each.returns[np.isfinite(each.returns)]
+            mean_return = float(finite.mean()) if len(finite) else None
+            bar.update(
+                each.rollouts, mean_return=mean_return, options_kept=each.info.options_kept, ess=each.info.ess
+            )
     return learner.policy
+
+
+def _budget(task: Task, initial_rollouts: int | None, rollouts: int | None) -> tuple[int, int]:
+    """Initial and all rollouts: the task's own or, where fewer are wanted in all, in the same proportion."""
+    extras = task_extras(task)
+    total = extras.rollouts if rollouts is None else check_count("rollouts", rollouts, 2)
+    first = initial_rollouts
+    if first is None:
+        share = min(total / extras.rollouts, 1.0)
+        first = max(2, round(share * extras.initial_rollouts))
+    if check_count("initial_rollouts", first, 2) > total:
+        raise InputError(f"initial_rollouts must be at most all rollouts, {total}; got {first}")
+    return first, total

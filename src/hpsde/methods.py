@@ -7,7 +7,7 @@ from typing import Any
 
 from hpsde.errors import UnknownNameError
 from hpsde.learner import HPSDE
-from hpsde.tasks.task import task_extras
+from hpsde.tasks.task import check_task, task_extras
 
 DEFAULT_METHOD = "hpsde-reps-gp"
 
@@ -22,12 +22,16 @@ class Method:
 
 METHODS: dict[str, Method] = {
     "hpsde-reps-gp": Method("HPSDE, options by REPS, Gaussian-process gate", {}),
-    "hpsde-rwr-gp": Method("HPSDE, options by reward-weighted regression, Gaussian-process gate", {"update": "rwr"}),
+    "hpsde-rwr-gp": Method(
+        "HPSDE, options by reward-weighted regression, Gaussian-process gate", {"update": "rwr"}
+    ),
     "hpsde-reps-softmax": Method("HPSDE, options by REPS, softmax gate", {"gate": "softmax"}),
     "hpsde-rwr-softmax": Method(
         "HPSDE, options by reward-weighted regression, softmax gate", {"update": "rwr", "gate": "softmax"}
     ),
-    "hpsde-reps-marginal": Method("HPSDE, options by REPS, the mixture's own p(o | s) as gate", {"gate": "marginal"}),
+    "hpsde-reps-marginal": Method(
+        "HPSDE, options by REPS, the mixture's own p(o | s) as gate", {"gate": "marginal"}
+    ),
 }
 
 
@@ -35,7 +39,7 @@ def make_learner(method: str, task: Any, seed: int = 0, **changes: Any) -> HPSDE
     """The named learner for a task, which gives sizes, features and the number of options at most."""
     if method not in METHODS:
         raise UnknownNameError("method", method, METHODS)
-    extras = task_extras(task)
+    extras = task_extras(check_task(task))
     given = {
         "features": extras.features,
         "max_options": extras.max_options,

@@ -41,4 +41,6 @@ def fit_options(
     def skip(q: Array, t: Array) -> LinearGaussian:
         return LinearGaussian(jnp.zeros(size), jnp.zeros((count, size)), jnp.eye(size))
 
-    return jax.lax.map(lambda option: jax.lax.cond(option[0], train, skip, option[1], option[2]), (kept, base, target))
+    return jax.lax.map(
+        lambda option: jax.lax.cond(option[0], train, skip, option[1], option[2]), (kept, base, target)
+    )

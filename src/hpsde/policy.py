@@ -22,7 +22,7 @@ from hpsde.gaussian import LinearGaussian
 from hpsde.rollouts import Units
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Option:
     """One option policy N(xi | mean(s), covariance)."""
 
@@ -31,8 +31,8 @@ class Option:
     mean_return: float
     """Return-weighted mean return of the rollouts behind it."""
 
-    def mean(self, contexts: Any) -> np.ndarray:
-        """Mean parameters [C, D] in contexts [C, S]."""
+    def mean(self, contexts: Any = None) -> np.ndarray:
+        """Mean parameters [C, D] in contexts [C, S]; none are needed where S = 0."""
         return self.policy.option_means(contexts)[self.index]
 
     @property
@@ -43,7 +43,7 @@ class Option:
         return standard * scale[:, None] * scale[None, :]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class HierarchicalPolicy:
     """pi(xi | s) = sum_o pi(o | s) pi(xi | s, o). Use `act`; the rest is for those who look inside."""
 
@@ -77,30 +77,30 @@ class HierarchicalPolicy:
         parameters = self.option_means(contexts)[chosen, np.arange(len(chosen))]
         return parameters[0] if single else parameters
 
-    def choose(self, contexts: Any) -> np.ndarray:
+    def choose(self, contexts: Any = None) -> np.ndarray:
         """The greedy option in each context [C]."""
         values = self.gate_scores(self._contexts(contexts)[0])
         return np.argmax(values, axis=0)
 
     @double_precision
-    def option_means(self, contexts: Any) -> np.ndarray:
+    def option_means(self, contexts: Any = None) -> np.ndarray:
         """Mean parameters of every option in every context [O, C, D]."""
         rows, _ = self._contexts(contexts)
         standard = np.asarray(_means(self.standard_options, self._padded_features(rows)))
         return self.units.raw_parameters(standard[self.kept][:, : len(rows)])
 
-    def expected_returns(self, contexts: Any) -> np.ndarray:
-        """Expected return of every option in every context [O, C], by the GP gate; others know a mean per option."""
+    def expected_returns(self, contexts: Any = None) -> np.ndarray:
+        """Expected return of every option in every context [O, C]; without a GP gate, one number for each."""
         rows, _ = self._contexts(contexts)
         if isinstance(self.gate, GPGate):
             return self.gate.warp.inverse(self.gate_scores(rows))
         return np.repeat(self.mean_returns[self.kept][:, None], len(rows), axis=1)
 
     @double_precision
-    def sample(self, key: Array | int, contexts: Any = None) -> np.ndarray:
+    def sample(self, key: Array | int | np.integer, contexts: Any = None) -> np.ndarray:
         """Parameters drawn from the greedy option of each context; `key` is a JAX key or a seed."""
         rows, single = self._contexts(contexts)
-        key = jax.random.key(key) if isinstance(key, int) else key
+        key = jax.random.key(int(key)) if isinstance(key, (int, np.integer)) else key
         parameters = self.sample_options(key, rows, self.choose(rows))
         return parameters[0] if single else parameters
 
@@ -113,21 +113,23 @@ class HierarchicalPolicy:
         return self.option_means(contexts)[chosen, np.arange(len(contexts))] + spread
 
     def log_prob(self, contexts: Any, parameters: Any) -> np.ndarray:
-        """log pi(xi | s) [N] of the policy in use, whose gate is greedy: the chosen option's log density."""
-        rows, _ = self._contexts(contexts)
-        return self.log_option_densities(rows, parameters)[self.choose(rows), np.arange(len(rows))]
+        """log pi(xi | s) [N] of the policy in use, whose gate is greedy: the chosen option's log density.
+
+        Parameters [N, D] in contexts [N, S]; a single context [S], or None where S = 0, holds for all rows.
+        """
+        rows, xi = self._pairs(contexts, parameters)
+        return self.log_option_densities(rows, xi)[self.choose(rows), np.arange(len(rows))]
 
     @double_precision
     def log_option_densities(self, contexts: Any, parameters: Any) -> np.ndarray:
-        """log pi(xi | s, o) [O, N] of every option."""
-        rows, _ = self._contexts(contexts)
-        xi = check_rows("parameters", parameters, self.parameter_size, len(rows))
+        """log pi(xi | s, o) [O, N] of every option; arguments as for `log_prob`."""
+        rows, xi = self._pairs(contexts, parameters)
         standard = pad_rows(self.units.parameters(xi), padded_size(len(rows)))
         values = _log_density(self.standard_options, self._padded_features(rows), jnp.asarray(standard))
         return np.asarray(values)[self.kept][:, : len(rows)] - self.units.log_volume
 
     def assign(self, contexts: Any, parameters: Any) -> np.ndarray:
-        """The option whose policy explains each rollout best [N]."""
+        """The option whose policy explains each rollout best [N]; arguments as for `log_prob`."""
         return np.argmax(self.log_option_densities(contexts, parameters), axis=0)
 
     def summary(self) -> str:
@@ -169,9 +171,17 @@ class HierarchicalPolicy:
                 raise InputError(f"this policy needs a context of {self.context_size} numbers; got none")
             return np.zeros((1, 0)), True
         array = as_numbers("context", contexts)
-        single = array.ndim == 0 or (array.ndim == 1 and array.shape[0] == self.context_size)
-        rows = check_rows("context", array.reshape(1, -1) if single else array, self.context_size)
+        if self.context_size == 1 and array.ndim == 0:
+            array = array[None]
+        single = array.ndim == 1 and array.shape[0] == self.context_size
+        rows = check_rows("context", array[None] if single else array, self.context_size)
         return rows, single
+
+    def _pairs(self, contexts: Any, parameters: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Contexts [N, S] and parameters [N, D], row by row."""
+        rows, single = self._contexts(contexts)
+        xi = check_rows("parameters", parameters, self.parameter_size, None if single else len(rows))
+        return (np.repeat(rows, len(xi), axis=0) if single else rows), xi
 
 
 _means = jax.jit(gaussian.means)

@@ -11,7 +11,7 @@ INITIAL = -1  # the "option" of a rollout of the initial policy
 
 
 class Units(NamedTuple):
-    """Centre and scale of contexts and parameters. Learning happens in standard units: (x - centre) / scale."""
+    """Centre and scale of contexts and parameters. Learning is in standard units: (x - centre) / scale."""
 
     context_centre: np.ndarray
     context_scale: np.ndarray
@@ -32,23 +32,24 @@ class Units(NamedTuple):
 
     @property
     def log_volume(self) -> float:
-        """log |d raw / d standard| of the parameters: log density in standard units less that in the user's."""
+        """log |d raw / d standard| of the parameters: log density in standard units less that in raw ones."""
         return float(np.sum(np.log(self.parameter_scale)))
 
 
 def fit_units(contexts: np.ndarray, parameters: np.ndarray) -> Units:
-    """Mean and deviation of the given rollouts; a number that never varies keeps its own unit."""
+    """Mean and deviation of the given rollouts; a number that varies by rounding alone keeps its own unit."""
 
     def centre_and_scale(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         centre, deviation = values.mean(axis=0), values.std(axis=0)
-        return centre, np.where(deviation > 1e-9 * (1e-9 + np.abs(centre)), deviation, 1.0)
+        rounding = 1e-13 * np.max(np.abs(values), axis=0)
+        return centre, np.where(deviation > rounding, deviation, 1.0)
 
     return Units(*centre_and_scale(contexts), *centre_and_scale(parameters))
 
 
 @dataclass
 class Rollouts:
-    """All rollouts in the order told. A failed one keeps its row, with return NaN, and is left out of learning."""
+    """All rollouts in the order told. A failed one keeps its row, with return NaN; nothing learns from it."""
 
     context_size: int
     parameter_size: int
@@ -71,6 +72,11 @@ class Rollouts:
 
     def __len__(self) -> int:
         return len(self.returns)
+
+    @property
+    def usable(self) -> int:
+        """How many did not fail."""
+        return int((~self.failed).sum())
 
     def append(self, **columns: np.ndarray) -> None:
         """Add rows; every column must be given."""

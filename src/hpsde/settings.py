@@ -39,9 +39,9 @@ class Settings:
     """f(R): advantage exp((R - V(s)) / T), exp exp(R / T), linear R, rank exp(rank / T), or a function."""
     temperature: float | None = None
     """T; by default the lowest that `target_ess` and `kl_bound` allow."""
-    target_ess: float = 0.1
+    target_ess: float = 0.05
     """Effective samples that the return weighting must leave, as a share of all rollouts."""
-    kl_bound: float = 4.0
+    kl_bound: float = 3.0
     """How far the return weighting may go from the plain importance weights, in nats of KL divergence."""
     flattening: float | None = None
     """lambda, the power of the behaviour density; by default the largest that keeps `ess_floor`."""
@@ -52,7 +52,7 @@ class Settings:
     """Density estimation: vb (variational Bayes) or em (maximum likelihood)."""
     weight_sum: str = "ess"
     """What the sample weights sum to in the density estimation: ess, n or one (the paper's appendix)."""
-    coarsening: float = 15.0
+    coarsening: float = 30.0
     """However many samples, the mixture believes at most this many per free number of an option: strips and arcs are
     not Gaussian, and enough samples would prove it by splitting them. 0 believes all."""
     resolution: float = 0.05
@@ -130,7 +130,11 @@ class Settings:
             value = getattr(self, name)
             if not low <= value <= high:
                 raise InputError(f"{name} must lie between {low} and {high}; got {value}")
-        for name, low, high in (("temperature", 1e-300, np.inf), ("flattening", 0.0, 1.0), ("feature_count", 1, 10_000)):
+        for name, low, high in (
+            ("temperature", 1e-300, np.inf),
+            ("flattening", 0.0, 1.0),
+            ("feature_count", 1, 10_000),
+        ):
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
                 raise InputError(f"{name} must be None or lie between {low} and {high}; got {value}")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,15 +14,9 @@ from scipy.linalg import solve_triangular
 from hpsde import density
 from hpsde._padding import pad_rows, padded_size
 from hpsde._precision import double_precision
-from hpsde._shapes import Array, Bool, Float, Int
-from hpsde.mixture import (
-    Mixture,
-    Prior,
-    inverse_and_log_determinant,
-    natural_parameters,
-    sufficient_statistics,
-)
-from hpsde.mixture_search import CHUNK, Climb, Method, Points, begin, climb, collect, make_points
+from hpsde.mixture import Mixture, Prior
+from hpsde.mixture_climb import Control, Result, from_mixture, from_responsibilities
+from hpsde.mixture_search import CHUNK
 
 try:
     from sklearn.base import BaseEstimator, DensityMixin, _fit_context
@@ -36,6 +29,8 @@ except ImportError as error:
     raise ImportError("hpsde.sklearn needs scikit-learn: pip install 'hpsde[sklearn]'") from error
 
 __all__ = ["WeightedBayesianGaussianMixture"]
+
+_e_step = jax.jit(density.e_step)
 
 
 class WeightedBayesianGaussianMixture(DensityMixin, BaseEstimator):
@@ -111,21 +106,22 @@ class WeightedBayesianGaussianMixture(DensityMixin, BaseEstimator):
 
     def __init__(
         self,
-        n_components: int = 1,
+        n_components: Any = 1,
         *,
-        tol: float = 1e-3,
-        reg_covar: float = 1e-6,
-        max_iter: int = 100,
-        n_init: int = 1,
+        tol: Any = 1e-3,
+        reg_covar: Any = 1e-6,
+        max_iter: Any = 100,
+        n_init: Any = 1,
         init_params: Any = "kmeans",
-        weight_concentration_prior: float | None = None,
-        mean_precision_prior: float | None = None,
+        weight_concentration_prior: Any = None,
+        mean_precision_prior: Any = None,
         mean_prior: Any = None,
-        degrees_of_freedom_prior: float | None = None,
+        degrees_of_freedom_prior: Any = None,
         covariance_prior: Any = None,
         random_state: Any = None,
-        warm_start: bool = False,
+        warm_start: Any = False,
     ):
+        # scikit-learn's convention: anything may be set, `fit` checks it
         self.n_components = n_components
         self.tol = tol
         self.reg_covar = reg_covar
@@ -205,7 +201,7 @@ class WeightedBayesianGaussianMixture(DensityMixin, BaseEstimator):
     @double_precision
     def _e_step(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         rows = pad_rows(X, _rows(len(X)))
-        log_eta, normaliser = _jitted_e_step(self._mixture(), jnp.asarray(rows))
+        log_eta, normaliser = _e_step(self._mixture(), jnp.asarray(rows))
         return np.asarray(log_eta)[: len(X)], np.asarray(normaliser)[: len(X)]
 
     def _mixture(self) -> Mixture:
@@ -261,7 +257,7 @@ class WeightedBayesianGaussianMixture(DensityMixin, BaseEstimator):
         return eta
 
     @double_precision
-    def _climb(self, X: np.ndarray, weights: np.ndarray, present: np.ndarray) -> list[_Result]:
+    def _climb(self, X: np.ndarray, weights: np.ndarray, present: np.ndarray) -> list[Result]:
         """One result for each start."""
         rows = _rows(len(X))
         x, counts = jnp.asarray(pad_rows(X, rows)), jnp.asarray(pad_rows(weights, rows))
@@ -278,17 +274,17 @@ class WeightedBayesianGaussianMixture(DensityMixin, BaseEstimator):
             )
         )
         if self.warm_start and hasattr(self, "converged_"):
-            control = _Control(self.reg_covar, self.max_iter, self.tol)
-            return [_go_on(x, counts, prior, self._mixture(), self.lower_bound_, control)]
-        control = _Control(self.reg_covar, self.max_iter + 1, self.tol)  # the start is one M-step
+            control = Control(self.reg_covar, self.max_iter, self.tol)
+            return [from_mixture(x, counts, prior, self._mixture(), self.lower_bound_, control)]
+        control = Control(self.reg_covar, self.max_iter + 1, self.tol)  # the start is one M-step
         random = check_random_state(self.random_state)
         results = []
         for _ in range(self.n_init):
             eta = pad_rows(self._responsibilities(X, weights, present, random), rows)
-            results.append(_start(x, counts, prior, jnp.asarray(eta), control))
+            results.append(from_responsibilities(x, counts, prior, jnp.asarray(eta), control))
         return [result._replace(iterations=result.iterations - 1) for result in results]
 
-    def _keep(self, result: _Result) -> None:
+    def _keep(self, result: Result) -> None:
         mixture = jax.tree.map(np.asarray, result.mixture)
         if not all(np.all(np.isfinite(field)) for field in mixture):
             raise ValueError(
@@ -299,7 +295,7 @@ class WeightedBayesianGaussianMixture(DensityMixin, BaseEstimator):
         self.mean_precision_ = mixture.beta
         self.means_ = mixture.h
         self.degrees_of_freedom_ = mixture.nu
-        self.covariances_ = mixture.covariances
+        self.covariances_ = mixture.K_inverse / mixture.nu[:, None, None]
         self.weights_ = mixture.alpha / mixture.alpha.sum()
         identity = np.eye(self.means_.shape[1])
         factors = np.linalg.cholesky(self.covariances_)
@@ -325,78 +321,4 @@ def _array(name: str, value: Any, shape: tuple[int, ...], otherwise: np.ndarray 
 
 def _rows(n: int) -> int:
     """Rows to compile for: few sizes while they are small, whole chunks beyond."""
-    return padded_size(n, smallest=256) if n <= CHUNK else -(-n // CHUNK) * CHUNK
-
-
-# ---------------------------------------------------------------- compiled
-
-
-class _Control(NamedTuple):
-    regularisation: float
-    iterations: int
-    tolerance: float
-
-
-class _Result(NamedTuple):
-    mixture: Mixture
-    bound: Float[Array, ""]
-    converged: Bool[Array, ""]
-    iterations: Int[Array, ""]
-
-
-_jitted_e_step = jax.jit(density.e_step)
-
-
-@jax.jit
-def _start(
-    x: Float[Array, "N Z"],
-    weights: Float[Array, " N"],
-    prior: Prior,
-    eta: Float[Array, "N O"],
-    control: _Control,
-) -> _Result:
-    """Climb from responsibilities."""
-    origin, points, here = _centred(x, weights, prior)
-    t = sufficient_statistics(x - origin[None])
-    statistics = (eta * weights[:, None]).T @ t.T
-    return _run(origin, points, here, begin(statistics, jnp.ones(eta.shape[1], bool)), control)
-
-
-@jax.jit
-def _go_on(
-    x: Float[Array, "N Z"],
-    weights: Float[Array, " N"],
-    prior: Prior,
-    mixture: Mixture,
-    bound: Float[Array, ""],
-    control: _Control,
-) -> _Result:
-    """Climb from a mixture whose bound is known."""
-    origin, points, here = _centred(x, weights, prior)
-    moved = mixture._replace(h=mixture.h - origin[None])
-    active = jnp.ones(len(mixture.mass), bool)
-    natural = natural_parameters(moved, *inverse_and_log_determinant(moved.K_inverse))
-    ahead, entropy = collect(natural, active, points)
-    state = begin(ahead, active)._replace(bound=jnp.asarray(bound), entropy=entropy)
-    return _run(origin, points, here, state, control)
-
-
-def _centred(x: Array, weights: Array, prior: Prior) -> tuple[Array, Points, Prior]:
-    origin = weights @ x / weights.sum()
-    points = make_points(sufficient_statistics(x - origin[None]), weights)
-    return origin, points, prior._replace(h_0=prior.h_0 - origin)
-
-
-def _run(origin: Array, points: Points, prior: Prior, state: Climb, control: _Control) -> _Result:
-    total = points.weights.sum()
-    posterior = functools.partial(density.posterior, prior=prior, regularisation=control.regularisation)
-    method = Method(
-        estimate=posterior,
-        option_bounds=lambda mixture, log_det: density.option_bounds(mixture, log_det, prior),
-        constant=density.constant(prior, state.active.shape[0], total),
-        price=lambda options: jnp.zeros((), total.dtype),
-    )
-    end = climb(method, points, state, control.iterations, control.tolerance)
-    mixture = posterior(end.statistics)
-    converged = jnp.abs(end.change) < control.tolerance
-    return _Result(mixture._replace(h=mixture.h + origin[None]), end.bound, converged, end.iterations)
+    return padded_size(max(n, 256)) if n <= CHUNK else -(-n // CHUNK) * CHUNK

@@ -41,7 +41,7 @@ def fit_warp(returns: np.ndarray, weights: np.ndarray, kind: str) -> tuple[np.nd
     elif kind == "clip":
         share = weights / weights.sum()
         mean = share @ returns
-        scores = np.maximum(returns, mean - CLIP * np.sqrt(share @ (returns - mean) ** 2))
+        returns = scores = np.maximum(returns, mean - CLIP * np.sqrt(share @ (returns - mean) ** 2))
     elif kind == "none":
         scores = returns
     else:

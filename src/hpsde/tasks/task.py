@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from hpsde._checks import check_rows
-from hpsde._precision import double_precision
 from hpsde._shapes import Array, Float
 from hpsde.distributions import Distribution, Samples, as_distribution
 from hpsde.errors import InputError
@@ -142,41 +140,41 @@ class FunctionTask:
     def has_initial_density(self) -> bool:
         return self.initial.has_density
 
-    def sample_contexts(self, key: Array, n: int) -> Float[Array, "n S"]:
+    def sample_contexts(self, key: Array, n: int) -> Float[np.ndarray, "n S"]:
         """`n` contexts from the context distribution."""
-        return _to_jax(np.zeros((n, 0))) if self.contexts is None else self.contexts.sample(key, n)
+        return np.zeros((n, 0)) if self.contexts is None else _numbers(self.contexts.sample(key, n))
 
-    def sample_initial(self, key: Array, contexts: Any) -> Float[Array, "N D"]:
+    def sample_initial(self, key: Array, contexts: Any) -> Float[np.ndarray, "N D"]:
         """Parameters from the initial distribution, which is the same in every context."""
-        return self.initial.sample(key, len(check_rows("contexts", contexts, self.context_size)))
+        return _numbers(self.initial.sample(key, len(check_rows("contexts", contexts, self.context_size))))
 
-    def log_initial(self, contexts: Any, parameters: Any) -> Float[Array, " N"]:
+    def log_initial(self, contexts: Any, parameters: Any) -> Float[np.ndarray, " N"]:
         """Log density of the initial distribution at the parameters."""
         self._checked(contexts, parameters)
-        return self.initial.log_prob(parameters)
+        return _numbers(self.initial.log_prob(parameters))
 
-    def evaluate(self, contexts: Any, parameters: Any) -> Float[Array, " N"]:
+    def evaluate(self, contexts: Any, parameters: Any) -> Float[np.ndarray, " N"]:
         """The function's returns. What it raises passes through; so does a NaN, which is a failed rollout."""
         s, xi = self._checked(contexts, parameters)
         if self.batched:
             arguments = (xi.copy(),) if self.contexts is None else (s.copy(), xi.copy())
-            return _to_jax(_batch_returns(self.function(*arguments), len(xi)))
+            return _batch_returns(self.function(*arguments), len(xi))
         rollouts = zip(xi.copy()) if self.contexts is None else zip(s.copy(), xi.copy(), strict=True)
-        return _to_jax(np.array([_one_return(self.function(*arguments)) for arguments in rollouts]))
+        return np.array([_one_return(self.function(*arguments)) for arguments in rollouts], dtype=float)
 
-    def evaluation_contexts(self) -> Float[Array, "C S"]:
+    def evaluation_contexts(self) -> Float[np.ndarray, "C S"]:
         """`evaluation` where given; else an even grid of 201 for one bounded number, the one empty context
         where there are none, all samples where these are few, and otherwise 201 draws with a fixed seed."""
         if self.evaluation is not None:
-            return _to_jax(self.evaluation)
+            return np.array(self.evaluation)
         if self.contexts is None:
-            return _to_jax(np.zeros((1, 0)))
+            return np.zeros((1, 0))
         if self.contexts.bounds is not None and self.contexts.size == 1:
             low, high = self.contexts.bounds
-            return _to_jax(np.linspace(low, high, EVALUATION_POINTS))
+            return np.linspace(low, high, EVALUATION_POINTS)
         if isinstance(self.contexts, Samples) and len(np.asarray(self.contexts.values)) <= EVALUATION_POINTS:
-            return _to_jax(np.asarray(self.contexts.values))
-        return self.contexts.sample(jax.random.key(_EVALUATION_SEED), EVALUATION_POINTS)
+            return np.array(self.contexts.values)
+        return _numbers(self.contexts.sample(jax.random.key(_EVALUATION_SEED), EVALUATION_POINTS))
 
     def _checked(self, contexts: Any, parameters: Any) -> tuple[np.ndarray, np.ndarray]:
         s = check_rows("contexts", contexts, self.context_size)
@@ -253,6 +251,6 @@ def _described(value: Any, array: np.ndarray) -> str:
     return type(value).__name__ if array.dtype.kind == "O" else f"{array.dtype} of shape {list(array.shape)}"
 
 
-@double_precision
-def _to_jax(array: np.ndarray) -> Array:
-    return jnp.asarray(np.asarray(array, dtype=float))
+def _numbers(values: Any) -> np.ndarray:
+    """`values` as numpy's, also where a distribution of the user's own gives JAX arrays."""
+    return np.asarray(values, dtype=float)

@@ -1,0 +1,131 @@
+"""The fields of a policy file: their types and shapes, and what must hold of their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hpsde._archive import NUMBERS, TRUTH_VALUES
+
+# Of these the exponential and its square are taken.
+LOGARITHMS = ("gate_log_lengths", "gate_log_signal", "gate_log_noise")
+LARGEST_LOGARITHM = 300.0
+
+
+class Field(NamedTuple):
+    """Shape in the letters of _shapes.py (P points of the gate, K knots of the warp), and type."""
+
+    shape: str
+    dtype: str = NUMBERS
+
+
+COMMON = {
+    "kept": Field("O", TRUTH_VALUES),
+    "mean_returns": Field("O"),
+    "known_contexts": Field("N S"),
+    "units_context_centre": Field("S"),
+    "units_context_scale": Field("S"),
+    "units_parameter_centre": Field("D"),
+    "units_parameter_scale": Field("D"),
+    "option_b": Field("O D"),
+    "option_w": Field("O F D"),
+    "option_Sigma": Field("O D D"),
+}
+FEATURES = {
+    "linear": {"features_centre": Field("F"), "features_scale": Field("F")},
+    "squared-exponential": {"features_centres": Field("F S"), "features_bandwidth": Field("S")},
+    "custom": {},
+}
+GATES = {
+    "gp": {
+        "gate_log_lengths": Field("Z"),
+        "gate_log_signal": Field(""),
+        "gate_log_noise": Field(""),
+        "gate_z": Field("P Z"),
+        "gate_mask": Field("P", TRUTH_VALUES),
+        "gate_beta": Field("P"),
+        "gate_centre": Field("Z"),
+        "gate_mean": Field(""),
+        "gate_scores": Field("P"),
+        "gate_warp_returns": Field("K"),
+        "gate_warp_scores": Field("K"),
+    },
+    "softmax": {"gate_theta": Field("O G")},
+    "marginal": {
+        "gate_log_share": Field("O"),
+        "gate_mean": Field("O S"),
+        "gate_covariance": Field("O S S"),
+    },
+}
+
+
+def fields_of(features: Any, gate: Any) -> dict[str, Field]:
+    """The fields of a file with these kinds of features and gate."""
+    for kind, name, known in (("features", features, FEATURES), ("gate", gate, GATES)):
+        if not isinstance(name, str) or name not in known:
+            raise ValueError(f"{kind} {name!r} is none of {', '.join(known)}")
+    return COMMON | FEATURES[features] | GATES[gate]
+
+
+def check_fields(arrays: Mapping[str, np.ndarray], fields: Mapping[str, Field]) -> None:
+    """A ValueError unless these are the fields, with their types and shapes, and numbers that make sense."""
+    if missing := [name for name in fields if name not in arrays]:
+        raise ValueError(f"the field {missing[0]} is missing")
+    if unknown := [name for name in arrays if name not in fields]:
+        raise ValueError(f"the field {unknown[0]} is not known")
+    sizes: dict[str, int] = {}
+    for name, field in fields.items():
+        _check_shape(name, arrays[name], field, sizes)
+        if not np.all(np.isfinite(arrays[name])):
+            raise ValueError(f"the field {name} holds numbers that are not finite")
+    for whole, parts in (("Z", ("S", "D")), ("G", ("F",))):
+        wanted = sum(sizes[part] for part in parts) + (whole == "G")
+        if sizes.get(whole, wanted) != wanted:
+            raise ValueError(f"{sizes[whole]} numbers of a gate were found where {wanted} are needed")
+    if "features_scale" in arrays and sizes["F"] != sizes["S"]:
+        raise ValueError(f"{sizes['F']} linear features were found for {sizes['S']} context numbers")
+    _check_numbers(arrays)
+
+
+def _check_shape(name: str, array: np.ndarray, field: Field, sizes: dict[str, int]) -> None:
+    letters = field.shape.split()
+    if array.dtype != np.dtype(field.dtype):
+        raise ValueError(f"the field {name} holds {array.dtype}, expected {np.dtype(field.dtype)}")
+    wanted = [sizes.get(letter, letter) for letter in letters]
+    if array.ndim == len(letters):
+        for letter, size in zip(letters, array.shape, strict=True):
+            sizes.setdefault(letter, size)
+    if array.shape != tuple(sizes.get(letter) for letter in letters):
+        raise ValueError(
+            f"the field {name} has shape {list(array.shape)}, expected [{', '.join(map(str, wanted))}]"
+        )
+
+
+def _check_numbers(arrays: Mapping[str, np.ndarray]) -> None:
+    if not arrays["kept"].any():
+        raise ValueError("no option is kept")
+    for name, array in arrays.items():
+        if name.endswith(("_scale", "_bandwidth")) and not np.all(array > 0.0):
+            raise ValueError(f"the field {name} must be positive")
+        if name in LOGARITHMS and np.any(np.abs(array) > LARGEST_LOGARITHM):
+            raise ValueError(f"the field {name} must lie within +-{LARGEST_LOGARITHM:g}")
+    for name in ("option_Sigma", "gate_covariance"):
+        if name in arrays and not _positive_definite(arrays[name]):
+            raise ValueError(f"the field {name} holds a matrix that is no covariance")
+    if "gate_warp_scores" in arrays:
+        returns, scores = arrays["gate_warp_returns"], arrays["gate_warp_scores"]
+        if len(scores) < 2 or np.any(np.diff(scores) <= 0.0) or np.any(np.diff(returns) < 0.0):
+            raise ValueError("the knots of the warp do not increase")
+
+
+def _positive_definite(matrices: np.ndarray) -> bool:
+    rounding = 1e-9 * np.max(np.abs(matrices), initial=0.0)
+    if not np.allclose(matrices, np.swapaxes(matrices, 1, 2), rtol=0.0, atol=rounding):
+        return False
+    try:
+        np.linalg.cholesky(matrices)
+    except np.linalg.LinAlgError:
+        return False
+    return True

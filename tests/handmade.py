@@ -1,0 +1,58 @@
+"""Policies made by hand, with numbers that a test can look at; nothing is learned."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from hpsde import gp
+from hpsde.features import Linear
+from hpsde.gating import GPGate, MarginalGate, SoftmaxGate
+from hpsde.gaussian import LinearGaussian
+from hpsde.policy import HierarchicalPolicy
+from hpsde.rollouts import Units
+from hpsde.warp import Warp
+
+KEPT = np.array([True, False, True, False])
+
+
+def make_gate(kind, S, D, generator):
+    if kind == "softmax":
+        return SoftmaxGate(jnp.asarray(generator.normal(size=(4, S + 1))))
+    if kind == "marginal":
+        spread = generator.normal(size=(4, S, S))
+        return MarginalGate(
+            log_share=jnp.log(jnp.array([0.4, 1e-300, 0.6, 1e-300])),
+            mean=jnp.asarray(generator.normal(size=(4, S))),
+            covariance=jnp.asarray(spread @ spread.transpose(0, 2, 1) + np.eye(S)),
+        )
+    z, scores = generator.normal(size=(16, D + S)), np.sort(generator.normal(size=16))
+    mask = np.arange(16) < 12
+    hyperparameters = gp.Hyperparameters(jnp.zeros(D + S) + 0.3, jnp.array(0.1), jnp.array(-1.0))
+    process = gp.condition_by_lapack(hyperparameters, z, scores, mask)
+    return GPGate(process, jnp.asarray(np.where(mask, scores, 0.0)), Warp(100.0 + 7.0 * scores, scores))
+
+
+def by_hand(gate="softmax", context_size=1, parameter_size=2, features=None, feature_size=None, seed=0):
+    """A policy with known numbers in units far from 0 and 1: four slots, of which 0 and 2 hold options."""
+    S, D = context_size, parameter_size
+    F = S if feature_size is None else feature_size
+    generator = np.random.default_rng(seed)
+    root = generator.normal(size=(4, D, D))
+    units = Units(
+        generator.normal(20.0, 1.0, S),
+        generator.uniform(2.0, 3.0, S),
+        generator.normal(-300.0, 1.0, D),
+        generator.uniform(5.0, 9.0, D),
+    )
+    return HierarchicalPolicy(
+        standard_options=LinearGaussian(
+            b=jnp.asarray(generator.normal(size=(4, D))),
+            w=jnp.asarray(generator.normal(size=(4, F, D))),
+            Sigma=jnp.asarray(root @ root.transpose(0, 2, 1) + 0.3 * np.eye(D)),
+        ),
+        kept=KEPT,
+        gate=make_gate(gate, F if gate == "softmax" else S, D, generator),
+        features=Linear(units.context_centre, units.context_scale) if features is None else features,
+        units=units,
+        mean_returns=generator.normal(size=4),
+        known_contexts=units.context_centre + units.context_scale * generator.normal(size=(30, S)),
+    )

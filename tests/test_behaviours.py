@@ -1,0 +1,176 @@
+"""The density of all past behaviours: quadrature, hand-made mixtures, Monte Carlo, and no work done twice."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.integrate import simpson
+
+from hpsde import behaviours
+from hpsde.behaviours import Behaviour, History, log_gate, log_mixture, make_behaviour
+from hpsde.gaussian import LinearGaussian
+
+F = D = 1
+SLOTS = 3  # of which a gate may never choose some
+
+
+def make_options(seed=0):
+    rng = np.random.default_rng(seed)
+    return LinearGaussian(
+        jnp.asarray(rng.normal(size=(SLOTS, D))),
+        jnp.asarray(rng.normal(size=(SLOTS, F, D))),
+        jnp.asarray(rng.uniform(0.05, 0.5, size=(SLOTS, D, D))),
+    )
+
+
+def draw_behaviour(seed, count=20, size=1):
+    """A behaviour whose gate takes option 0 left of 0.3 and option 1 right of it, and never option 2."""
+    rng = np.random.default_rng(seed)
+    contexts = rng.normal(size=(count, size))
+    chosen = (contexts[:, 0] > 0.3).astype(int) if size else rng.integers(0, 2, size=count)
+    return make_behaviour(make_options(seed), contexts, chosen), contexts, chosen
+
+
+def smoothed_share(contexts, chosen, at, bandwidth):
+    """rho(o | s) by the definition: the share of kernel mass of the decisions for each option."""
+    kernel = np.exp(-0.5 * np.sum((at[None] - contexts) ** 2, axis=1) / bandwidth**2)
+    return np.array([kernel[chosen == o].sum() for o in range(SLOTS)]) / kernel.sum()
+
+
+def direct_density(options, share, context, parameter):
+    """sum_o rho(o | s) N(xi | b_o + w_o s, Sigma_o) for one number of each."""
+    b, w, Sigma = (np.asarray(part).reshape(SLOTS) for part in options)
+    return float(share @ scipy.stats.norm(b + w * context, np.sqrt(Sigma)).pdf(parameter))
+
+
+def log_density(behaviour, contexts, parameters):
+    """log pi_b; the features are the contexts."""
+    return np.asarray(behaviours.log_density(behaviour, *map(jnp.asarray, (contexts, contexts, parameters))))
+
+
+# ---------------------------------------------------------------- one behaviour
+
+
+def test_the_density_is_the_smoothed_mixture_by_hand():
+    behaviour, contexts, chosen = draw_behaviour(0)
+    rng = np.random.default_rng(1)
+    s, xi = rng.normal(size=(64, 1)), rng.normal(size=(64, 1))
+    bandwidth = 20.0 ** (-1.0 / 5.0)
+    values = log_density(behaviour, s, xi)
+    for i in range(64):
+        share = smoothed_share(contexts, chosen, s[i], bandwidth)
+        truth = direct_density(behaviour.options, share, s[i, 0], xi[i, 0])
+        assert_allclose(values[i], np.log(truth), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("context", [-2.0, 0.3, 30.0])
+def test_the_density_integrates_to_1_in_every_context(context):
+    behaviour, _, _ = draw_behaviour(2)
+    centre = np.asarray(behaviour.options.b + behaviour.options.w[:, 0] * context)[:2]
+    xi = np.linspace(centre.min() - 6.0, centre.max() + 6.0, 4096)[:, None]
+    density = np.exp(log_density(behaviour, np.full((4096, 1), context), xi))
+    assert_allclose(simpson(density, x=xi[:, 0]), 1.0, rtol=1e-6)
+
+
+def test_the_gates_shares_sum_to_1_even_far_from_its_contexts():
+    behaviour, _, _ = draw_behaviour(3)
+    shares = np.exp(log_gate(behaviour, jnp.asarray([[-1e3], [-1.0], [0.3], [1.0], [1e3]])))
+    assert_allclose(shares.sum(axis=0), 1.0, rtol=1e-9)
+    assert_array_equal(shares[2], 0.0)
+    assert np.all(np.diff(shares[1]) >= 0.0)  # from option 0 on the left to option 1 on the right
+    assert_allclose(shares[:2, 0], [1.0, 0.0], atol=1e-9)
+    assert_allclose(shares[:2, 4], [0.0, 1.0], atol=1e-9)
+
+
+def test_without_contexts_the_shares_are_frequencies():
+    behaviour, _, chosen = draw_behaviour(4, size=0)
+    shares = np.exp(log_gate(behaviour, jnp.zeros((2, 0))))
+    truth = np.bincount(chosen, minlength=SLOTS) / len(chosen)
+    assert_allclose(shares, np.stack([truth, truth], axis=1), rtol=1e-9)
+
+
+def test_smoothing_between_the_nearest_decision_and_plain_frequencies():
+    behaviour, contexts, chosen = draw_behaviour(5)
+    at = jnp.asarray(np.linspace(-1.5, 1.5, 7)[:, None])
+    nearest = chosen[np.argmin(np.abs(np.asarray(at) - contexts.T), axis=1)]
+    sharp = np.exp(log_gate(behaviour._replace(bandwidth=jnp.asarray(1e-4)), at))
+    assert_allclose(sharp, np.arange(SLOTS)[:, None] == nearest, atol=1e-9)
+    flat = np.exp(log_gate(behaviour._replace(bandwidth=jnp.asarray(1e6)), at))
+    truth = np.bincount(chosen, minlength=SLOTS) / len(chosen)
+    assert_allclose(flat, np.broadcast_to(truth[:, None], (SLOTS, 7)), rtol=1e-6)
+
+
+def test_the_bandwidth_shrinks_with_the_decisions():
+    assert isinstance(draw_behaviour(0)[0], Behaviour)
+    for count, size in ((20, 1), (50, 1), (50, 3)):
+        bandwidth = draw_behaviour(0, count, size)[0].bandwidth
+        assert_allclose(bandwidth, count ** (-1.0 / (size + 4.0)), rtol=1e-12)
+
+
+# ---------------------------------------------------------------- many behaviours
+
+
+def test_the_mixture_weighs_behaviours_by_their_rollouts():
+    log_densities = np.array([[-1.0, -2000.0], [0.5, -1990.0], [3.0, -np.inf]])
+    counts = np.array([30.0, 10.0, 0.0])
+    truth = [np.log(0.75 * np.exp(-1.0) + 0.25 * np.exp(0.5)), -1990.0 + np.log(0.75 * np.exp(-10.0) + 0.25)]
+    assert_allclose(log_mixture(log_densities, counts), truth, rtol=1e-12)
+
+
+def test_the_balance_heuristic_estimates_a_known_integral_without_bias():
+    """The mean of f / pi_old over the samples of two behaviours is the integral of f."""
+    rng = np.random.default_rng(6)
+    wide, narrow, estimates = scipy.stats.norm(0.0, 2.0), scipy.stats.norm(1.0, 0.3), []
+    for _ in range(400):
+        xi = np.concatenate([wide.rvs(30, random_state=rng), narrow.rvs(10, random_state=rng)])
+        log_old = log_mixture(np.stack([wide.logpdf(xi), narrow.logpdf(xi)]), np.array([30.0, 10.0]))
+        estimates.append(np.mean(np.exp(-0.5 * xi**2 - log_old)))
+    error, truth = np.std(estimates) / np.sqrt(len(estimates)), np.sqrt(2.0 * np.pi)
+    assert abs(np.mean(estimates) - truth) < 4.0 * error
+    assert error < 0.02 * truth
+
+
+def make_rollouts(rng, n):
+    return rng.normal(size=(n, 1)), rng.normal(size=(n, 1)), rng.normal(-1.0, 0.1, size=n)
+
+
+def test_the_history_grows_with_rollouts_and_behaviours_and_computes_nothing_twice(monkeypatch):
+    rng = np.random.default_rng(7)
+    history, made = History(), [draw_behaviour(seed)[0] for seed in (10, 11, 12)]
+    asked = []
+
+    original = History.log_density
+
+    def counted(self, index, contexts, features, parameters, **more):
+        asked.extend((index, tuple(row)) for row in np.hstack([contexts, parameters]))
+        return original(self, index, contexts, features, parameters, **more)
+
+    monkeypatch.setattr(History, "log_density", counted)
+    s, xi, log_initial = make_rollouts(rng, 30)
+    made_by = np.zeros(30, dtype=int)
+    assert_allclose(history.log_mixture(s, s, xi, log_initial, made_by), log_initial, rtol=1e-12)
+    for index, behaviour in enumerate(made, start=1):
+        assert history.add(behaviour) == index
+        more = make_rollouts(rng, 10)
+        s, xi, log_initial = (np.concatenate(pair) for pair in zip((s, xi, log_initial), more, strict=True))
+        made_by = np.concatenate([made_by, np.full(10, index)])
+        result = history.log_mixture(s, s, xi, log_initial, made_by)
+        table = np.stack([log_initial, *(log_density(each, s, xi) for each in made[:index])])
+        counts = np.array([30.0] + [10.0] * index)
+        truth = np.log((counts / counts.sum()) @ np.exp(table))
+        assert_allclose(result, truth, rtol=1e-9)
+        assert_allclose(history.table, table, rtol=1e-9)
+    assert len(asked) == 3 * 60
+    assert len(set(asked)) == len(asked)
+    # Asked again with nothing new, it computes nothing.
+    assert_allclose(history.log_mixture(s, s, xi, log_initial, made_by), truth, rtol=1e-9)
+    assert len(asked) == 3 * 60
+
+
+def test_a_behaviour_without_rollouts_counts_nothing():
+    s, xi, log_initial = make_rollouts(np.random.default_rng(8), 30)
+    history = History()
+    history.add(draw_behaviour(13)[0])
+    result = history.log_mixture(s, s, xi, log_initial, np.zeros(30, dtype=int))
+    assert_allclose(result, log_initial, rtol=1e-12)

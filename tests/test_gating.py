@@ -1,0 +1,351 @@
+"""The three gates and the warp of the returns: scikit-learn, Bayes' rule, Monte Carlo, and properties."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.optimize
+import scipy.stats
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import log_softmax, softmax
+from sklearn.linear_model import LogisticRegression
+
+from hpsde import gating, gp
+from hpsde.errors import UnknownNameError
+from hpsde.gating import GPGate, MarginalGate, SoftmaxGate, draw_options, fit_marginal, fit_softmax, scores
+from hpsde.gaussian import LinearGaussian
+from hpsde.warp import CLIP, WARPS, Warp, fit_warp
+
+O, N, F = 3, 90, 2
+IDENTITY = Warp(np.array([0.0, 1.0]), np.array([0.0, 1.0]))
+KEY = jax.random.key(0)
+
+
+def make_targets(seed=0):
+    """Features around three centres, and each sample's weight for each option."""
+    rng = np.random.default_rng(seed)
+    centres = np.array([[0.0, 1.0], [1.0, -1.0], [-1.5, 0.0]])
+    option = np.arange(N) % O
+    features = centres[option] + 0.8 * rng.normal(size=(N, F))
+    targets = rng.dirichlet(np.ones(O), size=N).T * 0.3
+    targets[option, np.arange(N)] += rng.uniform(0.2, 2.0, size=N)
+    return features, targets
+
+
+def make_options(D=1):
+    rng = np.random.default_rng(1)
+    return LinearGaussian(
+        jnp.asarray(rng.normal(size=(O, D))),
+        jnp.asarray(rng.normal(size=(O, F, D))),
+        jnp.full((O, D, D), 0.2),
+    )
+
+
+# ---------------------------------------------------------------- softmax gate
+
+
+def test_softmax_regression_is_scikit_learns():
+    features, targets = make_targets()
+    ridge = 1e-3
+    gate = fit_softmax(jnp.asarray(features), jnp.asarray(targets), ridge)
+    # One row per sample and option. scikit-learn's penalty is |theta|^2 / 2 beside C times the loss.
+    design = np.tile(np.column_stack([features, np.ones(N)]), (O, 1))
+    model = LogisticRegression(C=1.0 / (2.0 * ridge), fit_intercept=False, tol=1e-10, max_iter=10_000)
+    model.fit(design, np.repeat(np.arange(O), N), sample_weight=(targets / targets.sum()).ravel())
+    assert_allclose(gate.theta, model.coef_, atol=2e-3)
+    probabilities = np.exp(gating.softmax_log_probabilities(gate, jnp.asarray(features)))
+    assert_allclose(probabilities.T, model.predict_proba(design[:N]), atol=1e-4)
+
+
+def test_softmax_regression_finds_the_optimum_of_its_loss():
+    features, targets = make_targets(2)
+    design, share = np.column_stack([features, np.ones(N)]), targets / targets.sum()
+
+    def loss(theta):
+        theta = theta.reshape(O, F + 1)
+        return -np.sum(share * log_softmax(theta @ design.T, axis=0)) + 0.1 * np.sum(theta**2)
+
+    gate = fit_softmax(jnp.asarray(features), jnp.asarray(targets), 0.1)
+    truth = scipy.optimize.minimize(loss, np.ones(O * (F + 1)), method="BFGS", options={"gtol": 1e-6})
+    assert_allclose(gate.theta.ravel(), truth.x, atol=1e-3)
+    assert_allclose(loss(np.asarray(gate.theta).ravel()), truth.fun, rtol=1e-7)
+
+
+def test_softmax_weights_zero_are_absence_and_their_scale_does_not_matter():
+    features, targets = make_targets()
+    targets[:, ::3] = 0.0
+    plain = fit_softmax(jnp.asarray(features), jnp.asarray(targets)).theta
+    features[::3] = 50.0
+    changed = fit_softmax(jnp.asarray(features), jnp.asarray(1e4 * targets)).theta
+    assert_allclose(changed, plain, atol=2e-3)
+
+
+def test_softmax_without_features_is_the_share_of_the_weights():
+    _, targets = make_targets()
+    gate = fit_softmax(jnp.zeros((N, 0)), jnp.asarray(targets), 1e-6)
+    shares = np.exp(gating.softmax_log_probabilities(gate, jnp.zeros((4, 0))))
+    truth = targets.sum(axis=1) / targets.sum()
+    assert_allclose(shares, np.repeat(truth[:, None], 4, axis=1), atol=1e-4)
+
+
+# ---------------------------------------------------------------- marginal gate
+
+
+def test_the_marginal_gate_is_bayes_rule():
+    contexts, targets = make_targets()
+    gate = fit_marginal(jnp.asarray(contexts), jnp.asarray(targets))
+    likelihood = []
+    for weights in targets:
+        mean = np.average(contexts, axis=0, weights=weights)
+        covariance = np.cov(contexts.T, aweights=weights, ddof=0)
+        effective = weights.sum() ** 2 / np.sum(weights**2)
+        covariance = (effective * covariance + np.eye(F)) / (effective + 1.0)
+        likelihood.append(weights.sum() * scipy.stats.multivariate_normal(mean, covariance).pdf(contexts))
+    truth = np.array(likelihood) / np.sum(likelihood, axis=0)
+    assert_allclose(np.exp(gating.marginal_log_probabilities(gate, jnp.asarray(contexts))), truth, rtol=1e-8)
+
+
+def test_the_marginal_gate_recovers_a_known_mixture():
+    """p(o | s) of two Gaussians with known shares, from weights that are the true responsibilities."""
+    rng = np.random.default_rng(3)
+    option = rng.random(20_000) < 0.3
+    contexts = np.where(option, rng.normal(2.0, 0.5, 20_000), rng.normal(-1.0, 1.5, 20_000))
+    likelihood = np.array(
+        [0.7 * scipy.stats.norm(-1.0, 1.5).pdf(contexts), 0.3 * scipy.stats.norm(2.0, 0.5).pdf(contexts)]
+    )
+    truth = likelihood / likelihood.sum(axis=0)
+    gate = fit_marginal(jnp.asarray(contexts[:, None]), jnp.asarray(truth))
+    assert_allclose(np.exp(gate.log_share), [0.7, 0.3], atol=0.02)
+    assert_allclose(gate.mean[:, 0], [-1.0, 2.0], atol=0.05)
+    assert_allclose(gate.covariance[:, 0, 0], [1.5**2, 0.5**2], rtol=0.05)
+    found = np.exp(gating.marginal_log_probabilities(gate, jnp.asarray(contexts[:, None])))
+    assert np.abs(found - truth).mean() < 0.01
+
+
+def test_an_option_of_one_sample_or_none_leaves_the_marginal_gate_proper():
+    contexts, targets = make_targets()
+    targets[1] = 0.0
+    targets[2, 1:] = 0.0
+    gate = fit_marginal(jnp.asarray(contexts), jnp.asarray(targets))
+    assert all(np.isfinite(part).all() for part in gate)
+    assert_allclose(gate.mean[2], contexts[0], rtol=1e-12)
+    assert_allclose(gate.covariance[2], np.eye(F) / 2.0, atol=1e-12)
+    values = np.exp(gating.marginal_log_probabilities(gate, jnp.asarray(contexts)))
+    assert_allclose(values.sum(axis=0), 1.0, rtol=1e-9)
+    assert_allclose(values[1], 0.0, atol=1e-100)
+
+
+def test_without_contexts_the_marginal_gate_is_the_share_of_the_weights():
+    _, targets = make_targets()
+    gate = fit_marginal(jnp.zeros((N, 0)), jnp.asarray(targets))
+    values = np.exp(gating.marginal_log_probabilities(gate, jnp.zeros((2, 0))))
+    truth = targets.sum(axis=1) / targets.sum()
+    assert_allclose(values, np.stack([truth, truth], axis=1), rtol=1e-9)
+
+
+# ---------------------------------------------------------------- scores of the gates
+
+
+def make_gp_gate(warp=IDENTITY):
+    """A process over z = [xi, s], S = 2, D = 1."""
+    rng = np.random.default_rng(4)
+    z, y = rng.uniform(-2.0, 2.0, size=(40, 3)), rng.normal(size=40)
+    hyperparameters = gp.Hyperparameters(jnp.zeros(3), jnp.asarray(0.0), jnp.log(0.1))
+    process = gp.condition(hyperparameters, jnp.asarray(z), jnp.asarray(y), jnp.ones(40, dtype=bool))
+    return GPGate(process, jnp.asarray(y), warp)
+
+
+CONTEXTS = np.random.default_rng(5).uniform(-1.0, 1.0, size=(6, F))
+KEPT = np.array([True, False, True])
+
+
+def score(gate, kappa, options=None, kept=KEPT):
+    arrays = (jnp.asarray(part) for part in (kept, CONTEXTS, CONTEXTS))
+    return np.asarray(scores(gate, make_options() if options is None else options, *arrays, kappa))
+
+
+def test_without_optimism_the_score_is_the_mean_of_the_process():
+    gate, options = make_gp_gate(), make_options()
+    narrow = options._replace(Sigma=jnp.full((O, 1, 1), 1e-12))
+    values = score(gate, 0.0, narrow)
+    for o in np.flatnonzero(KEPT):
+        parameters = np.asarray(options.b)[o] + CONTEXTS @ np.asarray(options.w)[o]
+        mean, _ = gp.predict(gate.process, jnp.asarray(np.hstack([parameters, CONTEXTS])))
+        assert_allclose(values[o], mean, atol=1e-8)
+
+
+def test_the_score_is_the_expectation_over_the_options_parameters_plus_kappa_deviations():
+    """Monte Carlo over xi and over the process: mean and deviation of f(xi, s)."""
+    gate, options = make_gp_gate(), make_options()
+    greedy, optimistic, wild = (score(gate, kappa) for kappa in (0.0, 1.0, 2.5))
+    noise = np.random.default_rng(6).normal(size=(20_000, 1))
+    for o in np.flatnonzero(KEPT):
+        parameters = np.asarray(options.b)[o] + CONTEXTS[0] @ np.asarray(options.w)[o] + np.sqrt(0.2) * noise
+        z = np.hstack([parameters, np.repeat(CONTEXTS[:1], len(noise), axis=0)])
+        mean, variance = (np.asarray(part) for part in gp.predict(gate.process, jnp.asarray(z)))
+        assert_allclose(greedy[o, 0], mean.mean(), atol=4.0 * mean.std() / np.sqrt(len(noise)))
+        deviation = np.sqrt(variance.mean() + mean.var())
+        assert_allclose(optimistic[o, 0] - greedy[o, 0], deviation, rtol=0.02)
+    greedy, optimistic, wild = (values[KEPT] for values in (greedy, optimistic, wild))
+    assert_allclose(wild - greedy, 2.5 * (optimistic - greedy), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", gating.GATES)
+def test_options_that_are_not_kept_score_minus_infinity(kind):
+    features, targets = make_targets()
+    gates = {
+        "gp": make_gp_gate,
+        "softmax": lambda: fit_softmax(jnp.asarray(features), jnp.asarray(targets)),
+        "marginal": lambda: fit_marginal(jnp.asarray(features), jnp.asarray(targets)),
+    }
+    gate = gates[kind]()
+    assert gate.kind == kind
+    for kappa in (0.0, 1.0):
+        values = score(gate, kappa)
+        assert np.isneginf(values[1]).all()
+        assert np.isfinite(values[KEPT]).all()
+        for exploration in ("softmax", "argmax"):
+            many = jnp.asarray(np.tile(values, 200))
+            chosen = np.asarray(draw_options(KEY, gate, many, 0.5, exploration))
+            assert set(np.unique(chosen)) <= {0, 2}
+
+
+def test_softmax_and_marginal_scores_are_log_probabilities():
+    features, targets = make_targets()
+    everything = np.ones(O, dtype=bool)
+    for fit in (fit_softmax, fit_marginal):
+        values = score(fit(jnp.asarray(features), jnp.asarray(targets)), 1.0, kept=everything)
+        assert_allclose(np.exp(values).sum(axis=0), 1.0, rtol=1e-9)
+
+
+# ---------------------------------------------------------------- drawing options
+
+
+def assert_frequencies(chosen, probabilities):
+    counts = np.bincount(chosen, minlength=len(probabilities))
+    assert scipy.stats.chisquare(counts, probabilities * len(chosen)).pvalue > 1e-3
+
+
+def repeated(values):
+    return jnp.asarray(np.repeat(np.asarray(values)[:, None], 5000, axis=1))
+
+
+def test_the_gp_gate_draws_by_the_return_over_the_temperature():
+    warp = Warp(np.array([-10.0, 30.0]), np.array([-1.0, 1.0]))  # R = 10 + 20 score
+    gate, values, temperature = make_gp_gate(warp), np.array([0.3, -0.1, 0.25]), 7.0
+    chosen = np.asarray(draw_options(KEY, gate, repeated(values), temperature, "softmax"))
+    assert_frequencies(chosen, softmax((10.0 + 20.0 * values) / temperature))
+    assert_array_equal(chosen, draw_options(KEY, gate, repeated(values), temperature, "softmax"))
+    assert np.any(chosen != draw_options(jax.random.key(1), gate, repeated(values), temperature, "softmax"))
+
+
+def test_argmax_exploration_takes_the_best():
+    values = np.random.default_rng(7).normal(size=(O, 50))
+    chosen = draw_options(KEY, make_gp_gate(), jnp.asarray(values), 7.0, "argmax")
+    assert_array_equal(chosen, values.argmax(axis=0))
+
+
+@pytest.mark.parametrize("exploration", ["softmax", "argmax"])
+def test_the_other_gates_draw_from_their_probabilities(exploration):
+    probabilities = np.array([0.6, 0.1, 0.3])
+    softmax_gate = SoftmaxGate(jnp.log(probabilities)[:, None])
+    marginal_gate = MarginalGate(jnp.log(probabilities), jnp.zeros((O, 1)), jnp.ones((O, 1, 1)))
+    for gate in (softmax_gate, marginal_gate):
+        chosen = draw_options(KEY, gate, repeated(np.log(probabilities)), 0.01, exploration)
+        assert_frequencies(np.asarray(chosen), probabilities)
+
+
+# ---------------------------------------------------------------- warp
+
+
+def make_returns(seed=8, n=60):
+    """Returns of two kinds: good ones near -7, and a cliff to hundreds below; weights for the good ones."""
+    rng = np.random.default_rng(seed)
+    returns = np.where(
+        np.arange(n) % 3 == 0, rng.uniform(-900.0, -200.0, size=n), rng.normal(-7.0, 1.0, size=n)
+    )
+    return returns, np.where(returns > -100.0, rng.uniform(0.5, 1.5, size=n), 1e-9)
+
+
+@pytest.mark.parametrize("kind", WARPS)
+def test_scores_are_standardised_and_in_the_order_of_the_returns(kind):
+    returns, weights = make_returns()
+    found, warp = fit_warp(returns, weights, kind)
+    assert_allclose(found.mean(), 0.0, atol=1e-12)
+    assert_allclose(found.std(), 1.0, rtol=1e-12)
+    order = np.argsort(returns)
+    assert np.all(np.diff(found[order]) >= 0.0)
+    assert np.all(np.diff(warp.returns) > 0.0)
+    assert np.all(np.diff(warp.scores) > 0.0)
+
+
+@pytest.mark.parametrize("kind", WARPS)
+def test_the_inverse_gives_the_returns_back(kind):
+    returns, weights = make_returns()
+    found, warp = fit_warp(returns, weights, kind)
+    apart = found > found.min() + 1e-9  # what was clipped is gone for good
+    assert apart.sum() >= 40
+    assert_allclose(warp.inverse(found)[apart], returns[apart], rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", WARPS)
+def test_the_inverse_keeps_the_order_within_and_beyond_the_knots(kind):
+    _, warp = fit_warp(*make_returns(), kind)
+    at = np.linspace(-50.0, 50.0, 4001)
+    values = warp.inverse(at)
+    assert np.all(np.diff(values) > 0.0)
+    assert_array_equal(warp.inverse(at[:4000].reshape(4, 1000)).ravel(), values[:4000])
+    assert np.isneginf(warp.inverse(np.array([-np.inf]))).all()
+
+
+@pytest.mark.parametrize("kind", WARPS)
+def test_shifted_and_scaled_returns_have_the_same_scores(kind):
+    returns, weights = make_returns()
+    found, warp = fit_warp(returns, weights, kind)
+    for shift, scale in ((1e4, 1.0), (-3.0, 1e-6), (0.0, 1e8)):
+        changed, other = fit_warp(shift + scale * returns, weights, kind)
+        assert_allclose(changed, found, atol=1e-7)
+        at = np.linspace(-4.0, 4.0, 9)
+        assert_allclose(other.inverse(at), shift + scale * warp.inverse(at), rtol=1e-5)
+
+
+def test_clip_raises_what_lies_far_below_the_weighted_mean():
+    returns, weights = make_returns()
+    found, _ = fit_warp(returns, weights, "clip")
+    mean = np.average(returns, weights=weights)
+    lowest = mean - CLIP * np.sqrt(np.average((returns - mean) ** 2, weights=weights))
+    assert -100.0 < lowest < -10.0
+    raised = np.maximum(returns, lowest)
+    assert_allclose(found, (raised - raised.mean()) / raised.std(), rtol=1e-10)
+    assert len(np.unique(found)) == 41  # 40 good ones, and bad is bad
+
+
+@pytest.mark.parametrize("kind", WARPS)
+def test_the_order_of_the_rollouts_does_not_matter_to_the_warp(kind):
+    returns, weights = make_returns()
+    found, warp = fit_warp(returns, weights, kind)
+    backwards, other = fit_warp(returns[::-1], weights[::-1], kind)
+    assert_allclose(backwards[::-1], found, rtol=1e-9)
+    at = np.linspace(-4.0, 4.0, 33)
+    assert_allclose(other.inverse(at), warp.inverse(at), rtol=1e-6)
+
+
+def test_rank_scores_are_normal_and_share_ties():
+    returns = np.array([3.0, -100.0, 3.0, 7.0])
+    found, _ = fit_warp(returns, np.ones(4), "rank")
+    normal = scipy.stats.norm.ppf((np.array([2.5, 1.0, 2.5, 4.0]) - 0.5) / 4.0)
+    assert_allclose(found, (normal - normal.mean()) / normal.std(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, -1e9])
+@pytest.mark.parametrize("kind", WARPS)
+def test_equal_returns(kind, value):
+    found, warp = fit_warp(np.full(7, value), np.ones(7), kind)
+    assert_allclose(found, 0.0, atol=1e-9)
+    assert_allclose(warp.inverse(np.array([0.0])), value, rtol=1e-12)
+    assert np.all(np.diff(warp.inverse(np.linspace(-2.0, 2.0, 9))) > 0.0)
+
+
+def test_an_unknown_warp():
+    with pytest.raises(UnknownNameError, match="unknown warp 'log'; valid are: none, clip, rank"):
+        fit_warp(np.arange(3.0), np.ones(3), "log")

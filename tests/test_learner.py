@@ -1,0 +1,367 @@
+"""The loop by ask and tell: its order, its errors, failed rollouts, data of one's own, seeds."""
+
+import numpy as np
+import pytest
+import scipy.stats
+
+import hpsde
+import small
+from hpsde import AskTellError, InputError, UnknownNameError
+from hpsde._compilations import count_compilations
+from hpsde.rollouts import INITIAL
+
+COLUMNS = ("contexts", "parameters", "returns", "failed", "option", "behaviour", "iteration")
+
+
+@pytest.fixture(scope="module")
+def learned():
+    """A learner after three rounds. Tests must not tell it anything."""
+    return small.run(small.make())
+
+
+@pytest.fixture
+def asked():
+    """A learner with eight rollouts asked, their contexts and their parameters."""
+    learner = small.make()
+    contexts = small.draw_contexts(0, 8, 1)
+    return learner, contexts, learner.ask(contexts).parameters
+
+
+def own_data(count=128, seed=3):
+    contexts = small.draw_contexts(seed, count, 1)
+    return contexts, np.random.default_rng(seed).uniform(-1.0, 1.0, (count, 1))
+
+
+# Ask and tell
+
+
+def test_first_rollouts_come_from_the_initial_distribution(asked):
+    learner, contexts, _ = asked
+    learner.forget_asked()
+    proposal = learner.ask(contexts)
+    assert proposal.parameters.shape == (8, 1)
+    assert np.all(np.abs(proposal.parameters) <= 1.0)
+    np.testing.assert_array_equal(proposal.option, np.full(8, INITIAL))
+    np.testing.assert_allclose(proposal.log_density, np.log(0.5))
+
+
+def test_learning_finds_both_ridges(learned):
+    assert learned.info.rollouts == len(learned.rollouts) == 192
+    assert learned.info.failed == 0
+    assert learned.info.options_kept == len(learned.policy.options) == 2
+    contexts = small.draw_contexts(50, 40, 1)
+    sides = [np.sign(option.mean(contexts) - 0.1 * contexts).sum() for option in learned.policy.options]
+    assert sorted(sides) == [-40, 40]
+    small.assert_sound(learned.policy)
+    assert small.two_ridges(contexts, learned.policy.act(contexts)).mean() > 0.8
+    # Uniform parameters get the mean of exp(-4 |x - 0.6|) over [0, 1], about 0.45.
+    assert small.two_ridges(*own_data()).mean() < 0.5
+
+
+def test_rollouts_are_recorded_as_they_came(learned):
+    rollouts = learned.rollouts
+    np.testing.assert_array_equal(rollouts.iteration, np.repeat([0, 1, 2], small.ROUNDS))
+    np.testing.assert_array_equal(rollouts.behaviour, np.repeat([0, 1, 2], small.ROUNDS))
+    np.testing.assert_array_equal(rollouts.option == INITIAL, np.arange(192) < 128)
+    np.testing.assert_array_equal(rollouts.returns, small.two_ridges(rollouts.contexts, rollouts.parameters))
+
+
+def test_density_of_a_proposal_is_that_of_the_options_it_mixes():
+    """Without contexts the gate is one distribution over options: its decisions' shares."""
+    learner = small.run(small.make(0, 2), rounds=(128,))
+    policy = learner.policy
+    proposal = learner.ask(count=32)
+    shares = np.bincount(proposal.option, minlength=len(policy.options)) / 32
+    assert np.all(proposal.option >= 0)
+    density = sum(
+        share * scipy.stats.multivariate_normal(option.mean()[0], option.covariance).pdf(proposal.parameters)
+        for share, option in zip(shares, policy.options, strict=True)
+    )
+    np.testing.assert_allclose(proposal.log_density, np.log(density), rtol=1e-9)
+    drawn = proposal.parameters - np.stack([policy.options[o].mean()[0] for o in proposal.option])
+    assert np.all(np.abs(drawn) < 6.0 * np.sqrt(np.diagonal(policy.options[0].covariance)).max())
+
+
+def test_contexts_may_be_absent():
+    learner = small.make(0, 2)
+    parameters = learner.ask(count=128).parameters
+    learner.tell(None, parameters, small.two_ridges(np.zeros((128, 0)), parameters))
+    small.run(learner, rounds=(32, 32))
+    small.assert_sound(learner.policy)
+    assert learner.policy.act().shape == (2,)
+    assert small.two_ridges(np.zeros((1, 0)), learner.policy.act()[None])[0] > 0.8
+    assert learner.ask(np.zeros((3, 0))).parameters.shape == (3, 2)
+    with pytest.raises(InputError, match=r"contexts must have shape \[3, 0\]; got \[3, 1\]"):
+        learner.tell(np.zeros((3, 1)), np.zeros((3, 2)), np.zeros(3))
+
+
+def test_ask_twice_is_an_error_until_the_first_is_told_or_forgotten(asked):
+    learner, contexts, parameters = asked
+    with pytest.raises(AskTellError, match="before the 8 rollouts of the last ask were told"):
+        learner.ask(contexts)
+    learner.forget_asked()
+    again = learner.ask(contexts).parameters
+    assert not np.array_equal(again, parameters)
+    learner.tell(contexts, again, np.zeros(8))
+    assert learner.ask(contexts).parameters.shape == (8, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, r"ask needs contexts \[N, 1\]; got none"),
+        ({"count": 3}, r"ask needs contexts \[N, 1\]; got none"),
+        ({"contexts": np.zeros((3, 2))}, r"contexts must have shape \[N, 1\]; got \[3, 2\]"),
+        ({"contexts": np.zeros((0, 1))}, "at least one context; got 0 rows"),
+        ({"contexts": [[1.0], [np.nan]]}, "contexts must be finite.*row 1 is"),
+        ({"contexts": [["a"]]}, "contexts must be numbers; got list"),
+        ({"contexts": [[1j]]}, "contexts must be numbers"),
+        ({"contexts": np.zeros((3, 1)), "count": 2}, r"contexts must have shape \[2, 1\]; got \[3, 1\]"),
+    ],
+)
+def test_ask_says_what_is_wrong_and_stays_usable(arguments, message):
+    learner = small.make()
+    with pytest.raises(InputError, match=message):
+        learner.ask(**arguments)
+    assert learner.ask([0.5, 1.5]).parameters.shape == (2, 1)
+
+
+def test_ask_without_contexts_needs_a_count():
+    learner = small.make(0, 2)
+    with pytest.raises(InputError, match=r"ask\(count=N\)"):
+        learner.ask()
+    for count in (0, True, -1):
+        with pytest.raises(InputError, match="count must be a whole number of at least 1"):
+            learner.ask(count=count)
+
+
+BAD_TELLS = [
+    (lambda s, xi, r: (s, xi[:7], r[:7]), InputError, r"parameters must have shape \[8, 1\]; got \[7, 1\]"),
+    (lambda s, xi, r: (s, np.hstack([xi, xi]), r), InputError, r"parameters must have .*; got \[8, 2\]"),
+    (lambda s, xi, r: (s[:7], xi, r), InputError, r"contexts must have shape \[8, 1\]; got \[7, 1\]"),
+    (lambda s, xi, r: (None, xi, r), InputError, r"tell needs contexts \[N, 1\]; got none"),
+    (lambda s, xi, r: (s[::-1], xi, r), AskTellError, "other contexts .* row 0 is .* in its order"),
+    (lambda s, xi, r: (s + 1e-9, xi, r), AskTellError, "other contexts than the last ask"),
+    (lambda s, xi, r: (s, xi, r[:, None]), InputError, r"returns must have shape \[8\]; got \[8, 1\]"),
+    (lambda s, xi, r: (s, xi, r[:3]), InputError, r"returns must have shape \[8\]; got \[3\]"),
+    (lambda s, xi, r: (s, xi, 0.0), InputError, r"returns must have shape \[8\]; got \[\]"),
+    (lambda s, xi, r: (s, xi, r + np.inf), InputError, r"returns must be finite.*\(8 such\).*failed=mask"),
+    (lambda s, xi, r: (s, xi, r + np.array([0, np.nan] * 4)), InputError, r"number 1 is nan \(4 such\)"),
+    (lambda s, xi, r: (s, xi, r - 1e200), InputError, r"at most 1e\+100 in size"),
+    (lambda s, xi, r: (s, xi, ["good"] * 8), InputError, "returns must be numbers; got list"),
+    (lambda s, xi, r: (s, xi * np.nan, r), InputError, "parameters must be finite.*row 0"),
+    (lambda s, xi, r: (s, xi + 5.0, r), InputError, "possible under the initial policy.*density 0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("spoil", "kind", "message"), BAD_TELLS)
+def test_a_bad_tell_says_what_is_wrong_and_changes_nothing(asked, spoil, kind, message):
+    learner, contexts, parameters = asked
+    returns = small.two_ridges(contexts, parameters)
+    before = learner.info
+    with pytest.raises(kind, match=message):
+        learner.tell(*spoil(contexts, parameters, returns))
+    assert len(learner.rollouts) == 0
+    assert learner.info == before
+    with pytest.raises(AskTellError):
+        learner.ask(contexts)  # still waits for the rollouts asked
+    learner.tell(contexts, parameters, returns)
+    np.testing.assert_array_equal(learner.rollouts.parameters, parameters)
+
+
+@pytest.mark.parametrize("failed", [np.zeros(7, bool), np.zeros(8), [0] * 8, True, np.zeros((8, 1), bool)])
+def test_failed_must_be_a_truth_value_for_each_rollout(asked, failed):
+    learner, contexts, parameters = asked
+    with pytest.raises(InputError, match="failed must be 8 booleans; got shape"):
+        learner.tell(contexts, parameters, np.zeros(8), failed=failed)
+
+
+def test_bad_calls_leave_no_trace_in_the_policy(learned):
+    learner = small.make()
+    for number, count in enumerate(small.ROUNDS):
+        contexts = small.draw_contexts(number, count, 1)
+        with pytest.raises(InputError):
+            learner.ask(contexts * np.nan)
+        parameters = learner.ask(contexts).parameters
+        with pytest.raises(InputError):
+            learner.tell(contexts, parameters, np.full(count, np.nan))
+        learner.tell(contexts, parameters, small.two_ridges(contexts, parameters))
+    small.assert_same_bits(learner.policy, learned.policy)
+
+
+def test_learner_keeps_copies_of_what_it_is_given(asked):
+    learner, contexts, parameters = asked
+    returns = np.arange(8.0)
+    copies = contexts.copy(), parameters.copy(), returns.copy()
+    learner.tell(contexts, parameters, returns)
+    for array in (contexts, parameters, returns):
+        array[:] = 77.0
+    for name, copy in zip(("contexts", "parameters", "returns"), copies, strict=True):
+        np.testing.assert_array_equal(getattr(learner.rollouts, name), copy)
+
+
+def test_parameters_told_may_differ_from_those_asked(asked):
+    learner, contexts, parameters = asked
+    done = np.clip(parameters, -0.5, 0.5)
+    learner.tell(contexts, done, small.two_ridges(contexts, done))
+    np.testing.assert_array_equal(learner.rollouts.parameters, done)
+
+
+def test_policy_is_learned_once_for_the_same_rollouts(learned):
+    updates = learned.info.updates
+    assert learned.policy is learned.policy
+    assert learned.info.updates == updates == 3
+
+
+# Failed rollouts
+
+
+def test_failed_rollouts_are_recorded_and_left_out():
+    contexts, parameters = own_data()
+    returns = small.two_ridges(contexts, parameters)
+    failed = np.arange(len(returns)) % 9 == 4
+    broken, whole = small.make(), small.make()
+    broken.tell(contexts, parameters, np.where(failed, np.nan, returns), failed=failed)
+    whole.tell(contexts[~failed], parameters[~failed], returns[~failed])
+    assert (broken.info.rollouts, broken.info.failed) == (128, failed.sum())
+    np.testing.assert_array_equal(np.isnan(broken.rollouts.returns), failed)
+    small.assert_same_bits(broken.policy, whole.policy)
+
+
+def test_the_return_of_a_failed_rollout_does_not_matter(asked):
+    learner, contexts, parameters = asked
+    returns = np.array([1.0, np.nan, np.inf, -np.inf, 1e300, 0.0, 0.0, 0.0])
+    failed = [False, True, True, True, True, True, False, False]
+    learner.tell(contexts, parameters, returns, failed=failed)
+    np.testing.assert_array_equal(learner.rollouts.failed, failed)
+    assert np.isnan(learner.rollouts.returns[failed]).all()
+
+
+def test_all_rollouts_failed():
+    learner = small.make()
+    contexts = small.draw_contexts(0, 6, 1)
+    for _ in range(2):
+        learner.tell(contexts, learner.ask(contexts).parameters, np.full(6, np.nan), failed=np.ones(6, bool))
+    with pytest.raises(
+        AskTellError, match="at least 2 rollouts that did not fail; 12 were told, 12 of them failed"
+    ):
+        learner.policy  # noqa: B018
+    assert np.all(learner.ask(contexts).option == INITIAL)
+    learner.forget_asked()
+    small.run(learner)
+    small.assert_sound(learner.policy)
+    assert learner.info.failed == 12
+
+
+def test_a_round_that_failed_entirely_changes_no_policy():
+    learner = small.run(small.make(), rounds=(128,))
+    before, contexts = learner.policy, small.draw_contexts(1, 32, 1)
+    proposal = learner.ask(contexts)
+    assert np.all(proposal.option >= 0)
+    learner.tell(contexts, proposal.parameters, np.zeros(32), failed=np.ones(32, bool))
+    assert learner.policy is before
+    contexts = small.draw_contexts(2, 32, 1)
+    parameters = learner.ask(contexts).parameters
+    learner.tell(contexts, parameters, small.two_ridges(contexts, parameters))
+    small.assert_sound(learner.policy)
+
+
+def test_no_policy_without_rollouts():
+    learner = small.make()
+    with pytest.raises(AskTellError, match=r"at least 2 rollouts .* 0 were told"):
+        learner.policy  # noqa: B018
+    learner.tell([[0.5]], [[0.5]], [1.0])
+    with pytest.raises(AskTellError, match="1 were told"):
+        learner.policy  # noqa: B018
+
+
+# Own data
+
+
+def test_rollouts_may_be_told_without_ask():
+    contexts, parameters = own_data()
+    learner = small.make()
+    learner.tell(contexts, parameters, small.two_ridges(contexts, parameters))
+    small.assert_sound(learner.policy)
+    assert len(learner.policy.options) == 2
+    assert np.all(learner.ask(contexts[:5]).option >= 0)
+
+
+def test_told_rollouts_that_the_initial_policy_cannot_make_are_refused():
+    contexts, parameters = own_data()
+    parameters[7] = 1.5
+    learner = small.make()
+    with pytest.raises(InputError, match=r"row 7, \[1.5\], has density 0 \(1 such\)"):
+        learner.tell(contexts, parameters, np.zeros(128))
+    learner.tell(contexts, parameters, np.zeros(128), failed=np.arange(128) == 7)
+    assert len(learner.rollouts) == 128
+
+
+def test_looking_at_the_policy_early_leaves_no_trace_in_its_units():
+    contexts, parameters = own_data()
+    returns = small.two_ridges(contexts, parameters)
+    curious, patient = small.make(), small.make()
+    for part in (slice(0, 3), slice(3, 128)):
+        curious.tell(contexts[part], parameters[part], returns[part])
+        small.assert_sound(curious.policy)
+    patient.tell(contexts, parameters, returns)
+    for mine, theirs in zip(curious.policy.units, patient.policy.units, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    np.testing.assert_array_equal(curious.policy.features(contexts), patient.policy.features(contexts))
+
+
+# Randomness
+
+
+def test_same_seed_same_bits_other_seed_other_bits(learned):
+    same, other = small.run(small.make()), small.run(small.make(seed=1))
+    for name in COLUMNS:
+        np.testing.assert_array_equal(getattr(same.rollouts, name), getattr(learned.rollouts, name))
+    small.assert_same_bits(same.policy, learned.policy)
+    assert same.info == learned.info
+    assert not np.array_equal(other.rollouts.parameters, learned.rollouts.parameters)
+    contexts = small.draw_contexts(9, 5, 1)
+    assert not np.array_equal(other.policy.act(contexts), learned.policy.act(contexts))
+
+
+def test_a_second_learner_of_the_same_sizes_compiles_nothing(learned):
+    with count_compilations() as compilations:
+        small.run(small.make(seed=7)).policy.act(small.draw_contexts(0, 5, 1))
+    assert compilations.count == 0
+
+
+# What the learner is made of
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"context_size": -1}, "context_size must be a whole number of at least 0; got -1"),
+        ({"parameter_size": 0}, "parameter_size must be a whole number of at least 1; got 0"),
+        ({"initial_rollouts": 1}, "initial_rollouts must be a whole number of at least 2; got 1"),
+        ({"expected_rollouts": -5}, "expected_rollouts must be"),
+        ({"seed": -1}, "seed must be a whole number of at least 0"),
+        ({"initial": hpsde.Uniform([0, 0], 1)}, r"initial must give 1 parameters .* it gives 2"),
+        ({"initial": (0.0, 1.0)}, "initial: expected .*hpsde.Uniform"),
+        ({"initial": None}, "initial: expected .* got NoneType"),
+        ({"max_options": 0}, "max_options must lie between 1"),
+    ],
+)
+def test_unfit_arguments_are_refused(arguments, message):
+    given = {"context_size": 1, "parameter_size": 1, "initial": hpsde.Uniform(-1, 1)} | arguments
+    with pytest.raises(InputError, match=message):
+        hpsde.HPSDE(**given)
+
+
+def test_unknown_settings_list_the_known_ones():
+    with pytest.raises(
+        UnknownNameError, match=r"unknown setting 'max_option'; valid are: .*max_options.*kappa"
+    ):
+        small.make(max_option=3)
+
+
+def test_settings_come_as_a_whole_or_by_name():
+    settings = hpsde.Settings(update="rwr", kappa=2.0)
+    learner = hpsde.HPSDE(1, 1, initial=hpsde.Uniform(-1, 1), settings=settings, kappa=3.0)
+    assert (learner.settings.update, learner.settings.kappa) == ("rwr", 3.0)
+    assert settings.kappa == 2.0

@@ -1,0 +1,248 @@
+"""The estimator: scikit-learn's own checks, its own mixture at unit weights, and weights as counts."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy.special import gammaln
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import BayesianGaussianMixture
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from hpsde.sklearn import WeightedBayesianGaussianMixture
+
+STARTS = ("kmeans", "k-means++", "random", "random_from_data")
+SETTINGS = {
+    "n_components": 5,
+    "weight_concentration_prior": 0.3,
+    "mean_precision_prior": 0.2,
+    "degrees_of_freedom_prior": 4.5,
+    "mean_prior": [100.0, 1.0, -2.0],
+    "covariance_prior": np.diag([1.0, 50.0, 0.01]) + 0.01,
+    "reg_covar": 1e-3,
+}
+
+
+def clusters(seed, n=200):
+    """Four clusters of three numbers with very different units, far from 0."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(4, size=n)
+    x = 3 * random.normal(size=(4, 3))[labels] + random.normal(size=(n, 3))
+    return x * [1.0, 10.0, 0.1] + [100.0, 0.0, -3.0]
+
+
+def given(responsibilities):
+    """scikit-learn's estimator, started from given responsibilities."""
+
+    class Given(BayesianGaussianMixture):
+        def _initialize_parameters(self, X, random_state, xp=None):
+            self._initialize(X, responsibilities)
+
+    return Given
+
+
+def pair(x, responsibilities=None, **settings):
+    """Both estimators, fitted from the same start."""
+    settings = {"max_iter": 300, "random_state": 3, **settings}
+    kind = BayesianGaussianMixture if responsibilities is None else given(responsibilities)
+    theirs = kind(weight_concentration_prior_type="dirichlet_distribution", **settings).fit(x)
+    if responsibilities is not None:
+        settings["init_params"] = responsibilities
+    return theirs, WeightedBayesianGaussianMixture(**settings).fit(x)
+
+
+def assert_agree(theirs, ours, x, rtol=1e-7):
+    for name in (
+        "weights_",
+        "means_",
+        "covariances_",
+        "precisions_",
+        "precisions_cholesky_",
+        "weight_concentration_",
+        "mean_precision_",
+        "degrees_of_freedom_",
+        "weight_concentration_prior_",
+        "mean_precision_prior_",
+        "mean_prior_",
+        "degrees_of_freedom_prior_",
+        "covariance_prior_",
+    ):
+        mine, other = getattr(ours, name), getattr(theirs, name)
+        np.testing.assert_allclose(mine, other, rtol=rtol, atol=1e-9, err_msg=name)
+    np.testing.assert_allclose(ours.predict_proba(x), theirs.predict_proba(x), atol=1e-9)
+    np.testing.assert_allclose(ours.score_samples(x), theirs.score_samples(x), rtol=1e-9)
+    np.testing.assert_array_equal(ours.predict(x), theirs.predict(x))
+    np.testing.assert_allclose(ours.score(x), theirs.score(x), rtol=1e-10)
+
+
+def left_out(model, n):
+    """What scikit-learn's lower bound leaves out: the prior's normalisers and all powers of 2 pi and pi."""
+    O, Z = model.means_.shape
+    alpha, beta, nu = (
+        model.weight_concentration_prior_,
+        model.mean_precision_prior_,
+        model.degrees_of_freedom_prior_,
+    )
+    log_det = np.linalg.slogdet(model.covariance_prior_)[1]
+    dirichlet = gammaln(O * alpha) - O * gammaln(alpha) - gammaln(O * alpha + n)
+    dirichlet += gammaln(model.weight_concentration_.sum())
+    gamma = gammaln((nu - np.arange(Z)) / 2).sum()
+    wishart = 0.5 * nu * (log_det - Z * np.log(2)) - gamma
+    return dirichlet + O * (wishart + 0.5 * Z * np.log(beta)) - 0.5 * n * Z * np.log(2 * np.pi)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks([WeightedBayesianGaussianMixture()])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("init_params", STARTS)
+def test_unit_weights_agree_with_scikit_learn(init_params):
+    x = clusters(0)
+    theirs, ours = pair(x, n_components=5, init_params=init_params)
+    assert ours.n_iter_ == theirs.n_iter_ > 5
+    assert ours.converged_ == theirs.converged_
+    assert_agree(theirs, ours, x)
+    np.testing.assert_allclose(ours.lower_bound_, theirs.lower_bound_ + left_out(theirs, len(x)), rtol=1e-9)
+
+
+def test_agrees_from_given_responsibilities_and_with_every_prior_set():
+    x = clusters(1)
+    responsibilities = np.random.default_rng(1).dirichlet(np.ones(5), size=len(x))
+    theirs, ours = pair(x, responsibilities, **SETTINGS)
+    assert ours.n_iter_ == theirs.n_iter_ > 5
+    assert_agree(theirs, ours, x)
+    np.testing.assert_allclose(ours.lower_bound_, theirs.lower_bound_ + left_out(theirs, len(x)), rtol=1e-9)
+
+
+def test_best_of_several_starts_agrees():
+    x = clusters(2)
+    theirs, ours = pair(x, n_components=5, n_init=4, init_params="random")
+    assert ours.n_iter_ == theirs.n_iter_
+    assert_agree(theirs, ours, x)
+
+
+def test_no_iteration_is_the_start():
+    x = clusters(3)
+    theirs, ours = pair(x, n_components=5, max_iter=0)
+    assert ours.n_iter_ == theirs.n_iter_ == 0
+    assert_agree(theirs, ours, x)
+
+
+def test_warm_start_goes_on_as_scikit_learn_does():
+    x = clusters(4)
+    settings = {
+        "n_components": 5,
+        "max_iter": 7,
+        "random_state": 0,
+        "warm_start": True,
+        "init_params": "random",
+    }
+    theirs = BayesianGaussianMixture(weight_concentration_prior_type="dirichlet_distribution", **settings)
+    ours = WeightedBayesianGaussianMixture(**settings)
+    for _ in range(2):
+        with pytest.warns(ConvergenceWarning):
+            theirs.fit(x)
+        with pytest.warns(ConvergenceWarning, match="did not converge"):
+            ours.fit(x)
+    assert_agree(theirs, ours, x)
+    once = WeightedBayesianGaussianMixture(**{**settings, "max_iter": 14})
+    with pytest.warns(ConvergenceWarning):
+        once.fit(x)
+    np.testing.assert_allclose(ours.means_, once.means_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("settings", [{}, SETTINGS])
+def test_whole_weights_are_copies_and_zero_is_absence(settings):
+    x = clusters(5)
+    random = np.random.default_rng(5)
+    counts = random.integers(0, 4, size=len(x))
+    first = random.dirichlet(np.ones(5), size=len(x))
+    model = WeightedBayesianGaussianMixture(**{**settings, "n_components": 5}, max_iter=300)
+    once = clone(model).set_params(init_params=first).fit(x, sample_weight=counts)
+    first_copies = np.repeat(first, counts, axis=0)
+    often = clone(model).set_params(init_params=first_copies).fit(np.repeat(x, counts, axis=0))
+    assert once.n_iter_ == often.n_iter_
+    assert_agree(often, once, x)
+    np.testing.assert_allclose(once.lower_bound_, often.lower_bound_, rtol=1e-10)
+    np.testing.assert_allclose(
+        once.score(x, sample_weight=counts), often.score(np.repeat(x, counts, axis=0)), rtol=1e-10
+    )
+
+
+@pytest.mark.parametrize("init_params", STARTS)
+def test_samples_without_weight_are_not_there(init_params):
+    x = clusters(6)
+    weights = np.random.default_rng(6).exponential(size=len(x))
+    far = np.full((20, 3), 1e5)
+    model = WeightedBayesianGaussianMixture(4, init_params=init_params, random_state=1, max_iter=300)
+    alone = clone(model).fit(x, sample_weight=weights)
+    among = clone(model).fit(np.concatenate([far, x]), sample_weight=np.concatenate([np.zeros(20), weights]))
+    assert_agree(alone, among, x)
+
+
+def test_bound_rises_with_every_iteration():
+    x = clusters(7)
+    weights = np.random.default_rng(7).exponential(size=len(x))
+    bounds = []
+    model = WeightedBayesianGaussianMixture(
+        5, reg_covar=0.0, max_iter=1, warm_start=True, init_params="random", random_state=0
+    )
+    for _ in range(25):
+        with pytest.warns(ConvergenceWarning):
+            bounds.append(model.set_params(tol=0.0).fit(x, sample_weight=weights).lower_bound_)
+    assert np.min(np.diff(bounds)) > -1e-8
+    assert bounds[-1] > bounds[0] + 1
+
+
+def test_samples_come_from_the_mixture():
+    x = clusters(8)
+    model = WeightedBayesianGaussianMixture(4, random_state=0, max_iter=300).fit(x)
+    points, labels = model.sample(20_000)
+    assert points.shape == (20_000, 3)
+    np.testing.assert_allclose(np.bincount(labels, minlength=4) / 20_000, model.weights_, atol=0.02)
+    for o in range(4):
+        deviation = np.sqrt(np.diag(model.covariances_[o]))
+        mine = (points[labels == o] - model.means_[o]) / deviation
+        np.testing.assert_allclose(mine.mean(axis=0), 0.0, atol=0.1)
+        np.testing.assert_allclose(
+            np.cov(mine.T), model.covariances_[o] / np.outer(deviation, deviation), atol=0.12
+        )
+
+
+@pytest.mark.parametrize(
+    ("settings", "weights", "message"),
+    [
+        ({"degrees_of_freedom_prior": 1.5}, None, "degrees_of_freedom_prior should be greater than 2"),
+        ({"mean_prior": [0.0]}, None, "mean_prior.*shape"),
+        ({"covariance_prior": -np.eye(3)}, None, "positive-definite"),
+        ({"init_params": np.ones((7, 2))}, None, "init_params.*shape"),
+        ({"n_components": 3}, [1.0] * 2 + [0.0] * 8, "n_components = 3, n_samples = 2"),
+        ({}, [-1.0] * 10, "[Nn]egative"),
+        ({"reg_covar": 0.0}, [1.0] + [0.0] * 9, "not positive definite"),
+    ],
+)
+def test_wrong_input_says_what_is_wrong(settings, weights, message):
+    with pytest.raises(ValueError, match=message):
+        WeightedBayesianGaussianMixture(**settings).fit(clusters(9, n=10), sample_weight=weights)
+
+
+def test_sample_needs_a_positive_number():
+    model = WeightedBayesianGaussianMixture().fit(clusters(10))
+    with pytest.raises(ValueError, match="at least 1, got 0"):
+        model.sample(0)
+
+
+def test_without_scikit_learn_the_error_names_the_extra():
+    code = (
+        "import sys; sys.modules['sklearn'] = None\n"
+        "try:\n    import hpsde.sklearn\n"
+        "except ImportError as error:\n    print(error)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert "hpsde[sklearn]" in done.stdout
