@@ -49,13 +49,7 @@ def make_data(n: int) -> tuple[np.ndarray, np.ndarray]:
     """Points in 8 dimensions of unequal importance, noisy returns of unit variance."""
     rng = np.random.default_rng(n)
     z = rng.uniform(-2.0, 2.0, size=(n, DIMENSIONS))
-    y = (
-        np.sin(2.0 * z[:, 0])
-        + z[:, 1] * z[:, 2]
-        + 0.3 * z[:, 3] ** 2
-        + 0.2 * z[:, 4]
-        + 0.1 * rng.normal(size=n)
-    )
+    y = np.sin(2.0 * z[:, 0]) + z[:, 1] * z[:, 2] + 0.3 * z[:, 3] ** 2 + 0.2 * z[:, 4] + 0.1 * rng.normal(size=n)
     return z, (y - y.mean()) / y.std()
 
 
@@ -84,9 +78,7 @@ def fit_sklearn(z: np.ndarray, y: np.ndarray) -> tuple[float, int]:
         np.full(DIMENSIONS, length), lengths
     ) + WhiteKernel(noise**2, tuple((of_returns * np.array(DEFAULT_BOUNDS.noise)) ** 2))
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", ConvergenceWarning
-        )  # lengths of the coordinates without meaning: at the bound
+        warnings.simplefilter("ignore", ConvergenceWarning)  # lengths of the coordinates without meaning: at the bound
         process = CountingRegressor(kernel, n_restarts_optimizer=0).fit(z, y)
     return process.log_marginal_likelihood_value_, process.evaluations
 
@@ -132,12 +124,8 @@ def time_moments(n: int, found: Hyperparameters, fit_seconds: float, repeats: in
 
 def main() -> None:
     """Run the comparison for all sizes."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--sizes", type=int, nargs="+", default=[200, 500, 1000], help="add 2000 for a minute more"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[200, 500, 1000], help="add 2000 for a minute more")
     parser.add_argument("--repeats", type=int, default=3)
     arguments = parser.parse_args()
     print("                 ours, s        scikit-learn, s                 log likelihood")

@@ -93,9 +93,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     """Measure all sizes, print a table, write the CSV."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="+", default=[500, 1000, 2000, 4000, 8000])
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "gp_scaling.csv")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)

@@ -2,8 +2,8 @@
 
     python benchmarks/toys.py [--seeds 20] [--method hpsde-reps-gp]
 
-Every run has 600 initial and 450 further rollouts. The first run of a process is cold (it compiles); the others are warm.
-A second, fresh process per task measures the cold time. Writes one row per run to benchmarks/results/toys.csv.
+Every run has 600 initial and 450 further rollouts. The first run of a process compiles; the others are warm. A fresh
+process per task measures the cold time. Writes one row per run to benchmarks/results/toys.csv.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ def run(name: str, method: str, seed: int) -> dict[str, object]:
     """One run of one task: its measures and its seconds."""
     task = make_task(name)
     learner = make_learner(method, task, seed=seed, expected_rollouts=ROLLOUTS)
-    for last in iterate(task, learner, rollouts=ROLLOUTS):
-        pass
+    last = list(iterate(task, learner, rollouts=ROLLOUTS))[-1]
     seconds = {"learner_seconds": last.learner_seconds, "task_seconds": last.task_seconds}
     return {"task": name, "method": method, "seed": seed} | measure(task, learner.policy) | seconds
 
@@ -59,16 +58,12 @@ def report(name: str, rows: list[dict[str, object]], cold: float) -> None:
     print("  options kept         " + ", ".join(f"{k}: {n} seeds" for k, n in enumerate(kept) if n))
     warm = np.array([row["learner_seconds"] for row in rows[1:]], dtype=float)
     if len(warm):
-        print(
-            f"  learner seconds      warm median {np.median(warm):.2f}, worst {warm.max():.2f}; cold {cold:.2f}"
-        )
+        print(f"  learner seconds      warm median {np.median(warm):.2f}, worst {warm.max():.2f}; cold {cold:.2f}")
 
 
 def main() -> None:
     """Run the seeds of every toy task and print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--method", default="hpsde-reps-gp")
     parser.add_argument("--tasks", nargs="+", default=list(TARGETS))

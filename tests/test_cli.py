@@ -49,9 +49,7 @@ def test_result_has_the_promised_keys(finished):
 def test_saved_rollouts_are_the_tasks_own(finished):
     saved = files.read_arrays(finished / "rollouts.npz")
     task = hpsde.tasks.make_task("toy-double")
-    np.testing.assert_allclose(
-        saved["returns"], task.evaluate(saved["contexts"], saved["parameters"]), rtol=1e-12
-    )
+    np.testing.assert_allclose(saved["returns"], task.evaluate(saved["contexts"], saved["parameters"]), rtol=1e-12)
     assert (saved["option"] < 0).sum() == 120
     assert not saved["failed"].any()
 
@@ -70,9 +68,7 @@ def test_saved_policy_has_the_return_in_the_result(finished):
     task = hpsde.tasks.make_task("toy-double")
     contexts = task.evaluation_contexts()
     mean = np.mean(task.evaluate(contexts, policy.act(contexts)))
-    assert mean == pytest.approx(
-        json.loads((finished / "result.json").read_text())["greedy_mean_return"], abs=1e-9
-    )
+    assert mean == pytest.approx(json.loads((finished / "result.json").read_text())["greedy_mean_return"], abs=1e-9)
 
 
 def test_json_is_one_object_alone_on_standard_output_and_seeds_repeat(finished, capsys):
@@ -208,9 +204,7 @@ def test_damaged_run_is_wrong_input(finished, tmp_path, capsys):
     assert "config.json" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "command", [[], ["--help"], ["tasks", "--help"], ["run", "--help"], ["plot", "--help"]]
-)
+@pytest.mark.parametrize("command", [[], ["--help"], ["tasks", "--help"], ["run", "--help"], ["plot", "--help"]])
 def test_help_has_exit_code_0(command, capsys):
     assert main(command) == 0
     assert "hpsde" in capsys.readouterr().out
@@ -241,9 +235,7 @@ def test_interrupted_run_keeps_what_it_has(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().err == "hpsde: interrupted\n"
 
 
-@pytest.mark.parametrize(
-    "start", [[sys.executable, "-m", "hpsde"], [str(Path(sys.executable).parent / "hpsde")]]
-)
+@pytest.mark.parametrize("start", [[sys.executable, "-m", "hpsde"], [str(Path(sys.executable).parent / "hpsde")]])
 def test_both_ways_to_start(start):
     done = subprocess.run([*start, "--version"], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0
@@ -261,9 +253,7 @@ import hpsde.cli
 assert "numpy" not in sys.modules, "numpy was loaded before the number of threads was set"
 print(os.environ["OPENBLAS_NUM_THREADS"])
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(given)], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", code, str(given)], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == used, done.stderr
 
 

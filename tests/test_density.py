@@ -79,9 +79,7 @@ def random_problem(seed, n=40, Z=3, O=4):
 
 def assert_same(one, other, rtol=1e-8):
     for name in Mixture._fields:
-        np.testing.assert_allclose(
-            getattr(one, name), getattr(other, name), rtol=rtol, atol=rtol * 1e-2, err_msg=name
-        )
+        np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=rtol, atol=rtol * 1e-2, err_msg=name)
 
 
 # ---------------------------------------------------------------- steps and bound against closed forms
@@ -167,9 +165,7 @@ def textbook_bound(mixture, prior, x, weights, eta):
         p_theta += -0.5 * prior.beta_0 * nu[o] * d @ K @ d + log_wishart_norm(prior.K_0_inverse, prior.nu_0)
         p_theta += 0.5 * (prior.nu_0 - Z - 1) * log_det[o] - 0.5 * nu[o] * np.sum(prior.K_0_inverse * K)
         wishart_entropy = (
-            -log_wishart_norm(mixture.K_inverse[o], nu[o])
-            - 0.5 * (nu[o] - Z - 1) * log_det[o]
-            + nu[o] * Z / 2
+            -log_wishart_norm(mixture.K_inverse[o], nu[o]) - 0.5 * (nu[o] - Z - 1) * log_det[o] + nu[o] * Z / 2
         )
         q_theta += 0.5 * log_det[o] + 0.5 * Z * (np.log(beta[o] / (2 * np.pi)) - 1) - wishart_entropy
     return likelihood + labels + entropy + p_k - q_k + p_theta - q_theta
@@ -217,9 +213,7 @@ def em_objective(mixture, prior, x, w):
     """Penalised log likelihood by scipy."""
     sigma_0 = np.asarray(prior.K_0_inverse / prior.nu_0)
     covariances, mixing = np.asarray(mixture.covariances), np.asarray(mixture.mixing)
-    parts = [
-        k * multivariate_normal.pdf(x, h, S) for k, h, S in zip(mixing, mixture.h, covariances, strict=True)
-    ]
+    parts = [k * multivariate_normal.pdf(x, h, S) for k, h, S in zip(mixing, mixture.h, covariances, strict=True)]
     value = w @ np.log(np.sum(parts, axis=0))
     for S in covariances:
         ratio = np.linalg.solve(S, sigma_0)
@@ -447,9 +441,7 @@ def test_fit_can_be_part_of_compiled_code():
 
     def outer(key, x, w, tolerance, iterations):
         prior = density.default_prior(x, w, OPTIONS)
-        return density.fit(
-            key, x, w, prior, max_components=OPTIONS, tolerance=tolerance, iterations=iterations
-        )
+        return density.fit(key, x, w, prior, max_components=OPTIONS, tolerance=tolerance, iterations=iterations)
 
     shapes, _ = jax.eval_shape(outer, jax.random.key(0), jnp.asarray(x), jnp.asarray(w), jnp.asarray(0.1), 9)
     assert shapes.K_inverse.shape == (OPTIONS, 2, 2)
@@ -552,12 +544,7 @@ def test_marginal_responsibilities(asked, dims):
     part = np.asarray(x)[:, index]
     rho = np.stack(
         [
-            k
-            * (
-                multivariate_normal.pdf(part, h[index], S[np.ix_(index, index)])
-                if dims
-                else np.ones(len(part))
-            )
+            k * (multivariate_normal.pdf(part, h[index], S[np.ix_(index, index)]) if dims else np.ones(len(part)))
             for k, h, S in plain
         ],
         axis=1,
@@ -580,9 +567,7 @@ def test_conditional_means(asked):
 
 def test_samples_have_the_mixture_s_moments(asked):
     mixture, _, present, plain = asked
-    points, options = map(
-        np.asarray, jax.jit(density.sample, static_argnums=2)(jax.random.key(1), mixture, 40_000)
-    )
+    points, options = map(np.asarray, jax.jit(density.sample, static_argnums=2)(jax.random.key(1), mixture, 40_000))
     assert set(options) == set(np.flatnonzero(present))
     for o, (k, h, S) in zip(np.flatnonzero(present), plain, strict=True):
         mine = points[options == o]

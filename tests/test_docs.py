@@ -21,9 +21,7 @@ QUIET = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_and_named_files_exist(page):
     text = page.read_text(encoding="utf-8")
-    links = [
-        link for link in LINK.findall(text) if "://" not in link and not link.startswith(("#", "mailto:"))
-    ]
+    links = [link for link in LINK.findall(text) if "://" not in link and not link.startswith(("#", "mailto:"))]
     missing = [link for link in links if not (page.parent / link.split("#")[0]).exists()]
     missing += [name for name in NAMED.findall(text) if not (ROOT / name).exists()]
     assert not missing
@@ -37,9 +35,7 @@ def test_links_to_headings_meet_a_heading(page):
             continue
         target = (page.parent / path) if path else page
         headings = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.MULTILINE)
-        assert anchor in {
-            re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings
-        }, link
+        assert anchor in {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}, link
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -65,9 +61,7 @@ def test_example_of_the_readme_is_the_one_in_examples():
     assert (ROOT / "examples/own_function.py").read_text(encoding="utf-8") in snippets
 
 
-@pytest.mark.parametrize(
-    "number", range(len(SNIPPET.findall((ROOT / "README.md").read_text(encoding="utf-8"))))
-)
+@pytest.mark.parametrize("number", range(len(SNIPPET.findall((ROOT / "README.md").read_text(encoding="utf-8")))))
 def test_snippets_of_the_readme_run(number, tmp_path):
     """In a fresh process with JAX's own settings, as a reader would run them."""
     snippet = SNIPPET.findall((ROOT / "README.md").read_text(encoding="utf-8"))[number]

@@ -149,9 +149,7 @@ def test_order_of_the_rows_has_no_influence():
 def test_shift_and_scale_of_the_columns_have_no_influence():
     _, x = sheet(np.random.default_rng(7), 200)
     fitted = LaplacianEigenmaps(neighbours=15).fit(x)
-    changed = LaplacianEigenmaps(neighbours=15).fit(
-        x * np.array([1e-3, 7.0, 1e4]) + np.array([5.0, -300.0, 1e5])
-    )
+    changed = LaplacianEigenmaps(neighbours=15).fit(x * np.array([1e-3, 7.0, 1e4]) + np.array([5.0, -300.0, 1e5]))
     np.testing.assert_allclose(changed.coordinates, fitted.coordinates, atol=1e-6)
 
 

@@ -18,9 +18,7 @@ def test_linear_features_are_the_standardised_contexts():
     assert isinstance(features, Linear)
     assert_allclose(features(contexts), (contexts - contexts.mean(axis=0)) / contexts.std(axis=0), rtol=1e-12)
     # The map is that of the contexts it was made for; others are put through it as they are.
-    assert_allclose(
-        features(contexts[:1] + 7.0), features(contexts[:1]) + 7.0 / contexts.std(axis=0), rtol=1e-12
-    )
+    assert_allclose(features(contexts[:1] + 7.0), features(contexts[:1]) + 7.0 / contexts.std(axis=0), rtol=1e-12)
 
 
 def test_squared_exponential_features_are_their_formula():

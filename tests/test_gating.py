@@ -261,9 +261,7 @@ def test_the_other_gates_draw_from_their_probabilities(exploration):
 def make_returns(seed=8, n=60):
     """Returns of two kinds: good ones near -7, and a cliff to hundreds below; weights for the good ones."""
     rng = np.random.default_rng(seed)
-    returns = np.where(
-        np.arange(n) % 3 == 0, rng.uniform(-900.0, -200.0, size=n), rng.normal(-7.0, 1.0, size=n)
-    )
+    returns = np.where(np.arange(n) % 3 == 0, rng.uniform(-900.0, -200.0, size=n), rng.normal(-7.0, 1.0, size=n))
     return returns, np.where(returns > -100.0, rng.uniform(0.5, 1.5, size=n), 1e-9)
 
 

@@ -294,9 +294,7 @@ def test_degenerate_data_give_finite_results(case, prior):
     z, y = DEGENERATE[case]
     hyperparameters, _ = fit_hyperparameters(z, y, prior=prior)
     rows = 60  # of one size, for one compilation
-    gp = condition(
-        hyperparameters, np.resize(z, (rows, 2)), np.resize(y, rows), np.arange(rows) < len(y), 0.0
-    )
+    gp = condition(hyperparameters, np.resize(z, (rows, 2)), np.resize(y, rows), np.arange(rows) < len(y), 0.0)
     query = np.resize(z, (5, 2))
     mean, variance = predict(gp, query)
     moments = option_moments(gp, query[None, :, :1], np.ones((1, 1, 1)), query[:, 1:])

@@ -116,13 +116,9 @@ def test_units_of_contexts_do_not_matter(reference, scale, shift):
     def contexts(round_number, count, context_size):
         return scale * small.draw_contexts(round_number, count, context_size) + shift
 
-    learner = small.run(
-        small.make(), lambda s, xi: small.two_ridges((s - shift) / scale, xi), contexts=contexts
-    )
+    learner = small.run(small.make(), lambda s, xi: small.two_ridges((s - shift) / scale, xi), contexts=contexts)
     some = small.draw_contexts(7, 25, 1)
-    np.testing.assert_allclose(
-        learner.policy.act(scale * some + shift), reference.policy.act(some), atol=1e-5
-    )
+    np.testing.assert_allclose(learner.policy.act(scale * some + shift), reference.policy.act(some), atol=1e-5)
     np.testing.assert_array_equal(learner.policy.choose(scale * some + shift), reference.policy.choose(some))
 
 

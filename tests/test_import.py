@@ -47,9 +47,7 @@ def imports(name: str, at_import: bool = False) -> set[str]:
 
 
 def run_python(code: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -94,8 +92,7 @@ def test_core_imports_no_shell(name):
 
 def test_imports_go_one_way():
     modules = {
-        name: "hpsde." + name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-        for name in MODULES
+        name: "hpsde." + name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in MODULES
     }
     graph = {module: (imports(name, at_import=True) & KNOWN) - {module} for name, module in modules.items()}
     done: set[str] = set()

@@ -242,9 +242,7 @@ def test_all_rollouts_failed():
     contexts = small.draw_contexts(0, 6, 1)
     for _ in range(2):
         learner.tell(contexts, learner.ask(contexts).parameters, np.full(6, np.nan), failed=np.ones(6, bool))
-    with pytest.raises(
-        AskTellError, match="at least 2 rollouts that did not fail; 12 were told, 12 of them failed"
-    ):
+    with pytest.raises(AskTellError, match="at least 2 rollouts that did not fail; 12 were told, 12 of them failed"):
         learner.policy  # noqa: B018
     assert np.all(learner.ask(contexts).option == INITIAL)
     learner.forget_asked()
@@ -354,9 +352,7 @@ def test_unfit_arguments_are_refused(arguments, message):
 
 
 def test_unknown_settings_list_the_known_ones():
-    with pytest.raises(
-        UnknownNameError, match=r"unknown setting 'max_option'; valid are: .*max_options.*kappa"
-    ):
+    with pytest.raises(UnknownNameError, match=r"unknown setting 'max_option'; valid are: .*max_options.*kappa"):
         small.make(max_option=3)
 
 

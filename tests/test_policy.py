@@ -29,9 +29,7 @@ def some(policy, count=25, seed=8):
     """Contexts and parameters where the policy lives."""
     generator = np.random.default_rng(seed)
     units = policy.units
-    contexts = units.context_centre + units.context_scale * generator.normal(
-        size=(count, policy.context_size)
-    )
+    contexts = units.context_centre + units.context_scale * generator.normal(size=(count, policy.context_size))
     return contexts, units.raw_parameters(1.5 * generator.normal(size=(count, policy.parameter_size)))
 
 
@@ -40,8 +38,7 @@ def truth(policy, contexts):
     units, options = policy.units, policy.standard_options
     phi = (contexts - units.context_centre) / units.context_scale
     means = [
-        (np.asarray(options.b[o]) + phi @ np.asarray(options.w[o])) * units.parameter_scale
-        + units.parameter_centre
+        (np.asarray(options.b[o]) + phi @ np.asarray(options.w[o])) * units.parameter_scale + units.parameter_centre
         for o in SLOTS
     ]
     scale = np.diag(units.parameter_scale)
@@ -70,9 +67,7 @@ def test_action_is_the_mean_of_the_chosen_option(policy):
     chosen = policy.choose(contexts)
     assert chosen.shape == (25,)
     assert set(chosen) <= {0, 1}
-    np.testing.assert_allclose(
-        policy.act(contexts), truth(policy, contexts)[0][chosen, np.arange(25)], rtol=1e-12
-    )
+    np.testing.assert_allclose(policy.act(contexts), truth(policy, contexts)[0][chosen, np.arange(25)], rtol=1e-12)
 
 
 @pytest.mark.parametrize("S", [1, 2])
@@ -109,9 +104,7 @@ def test_gp_gate_chooses_by_expected_return(S):
     generator = np.random.default_rng(0)
     for o in range(2):
         for c in range(3):
-            draws = policy.units.parameters(
-                generator.multivariate_normal(means[o, c], covariances[o], 20_000)
-            )
+            draws = policy.units.parameters(generator.multivariate_normal(means[o, c], covariances[o], 20_000))
             here = np.repeat(policy.units.contexts(contexts[[c]]), len(draws), axis=0)
             score = process_mean(policy.gate.process, np.hstack([draws, here])).mean()
             # By hand, a return is 100 + 7 times the score.
@@ -145,9 +138,7 @@ def test_density_is_that_of_the_chosen_option(policy):
     )
     np.testing.assert_allclose(policy.log_option_densities(contexts, parameters), densities, rtol=1e-10)
     chosen = policy.choose(contexts)
-    np.testing.assert_allclose(
-        policy.log_prob(contexts, parameters), densities[chosen, np.arange(25)], rtol=1e-10
-    )
+    np.testing.assert_allclose(policy.log_prob(contexts, parameters), densities[chosen, np.arange(25)], rtol=1e-10)
     np.testing.assert_array_equal(policy.assign(contexts, parameters), np.argmax(densities, axis=0))
 
 

@@ -208,9 +208,7 @@ def test_samples_come_from_the_mixture():
         deviation = np.sqrt(np.diag(model.covariances_[o]))
         mine = (points[labels == o] - model.means_[o]) / deviation
         np.testing.assert_allclose(mine.mean(axis=0), 0.0, atol=0.1)
-        np.testing.assert_allclose(
-            np.cov(mine.T), model.covariances_[o] / np.outer(deviation, deviation), atol=0.12
-        )
+        np.testing.assert_allclose(np.cov(mine.T), model.covariances_[o] / np.outer(deviation, deviation), atol=0.12)
 
 
 @pytest.mark.parametrize(
@@ -242,7 +240,5 @@ def test_without_scikit_learn_the_error_names_the_extra():
         "try:\n    import hpsde.sklearn\n"
         "except ImportError as error:\n    print(error)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert "hpsde[sklearn]" in done.stdout

@@ -102,9 +102,7 @@ def test_solutions_are_as_good_as_it_gets_where_they_are_valid(task):
 
 
 def test_unknown_task_lists_the_known_ones():
-    with pytest.raises(
-        UnknownNameError, match=r"unknown task 'toy-quadruple'; valid are: .*toy-double.*toy-curve"
-    ):
+    with pytest.raises(UnknownNameError, match=r"unknown task 'toy-quadruple'; valid are: .*toy-double.*toy-curve"):
         make_task("toy-quadruple")
     assert {"toy-double", "toy-triple", "toy-curve"} <= set(task_names())
 
@@ -144,9 +142,7 @@ def test_function_without_contexts_takes_the_parameters_alone(batched):
     contexts = task.sample_contexts(jax.random.key(0), 5)
     assert (task.context_size, contexts.shape) == (0, (5, 0))
     parameters = task.sample_initial(jax.random.key(1), contexts)
-    np.testing.assert_allclose(
-        task.evaluate(contexts, parameters), -np.sum(np.asarray(parameters) ** 2, axis=1)
-    )
+    np.testing.assert_allclose(task.evaluate(contexts, parameters), -np.sum(np.asarray(parameters) ** 2, axis=1))
     assert task.evaluation_contexts().shape == (1, 0)
     assert task.parameter_bounds is None
 
@@ -161,9 +157,7 @@ def test_single_numbers_come_as_arrays_and_may_go_as_arrays():
     task = task_from_function(slope, contexts=Uniform(0, 1), initial=Uniform(0, 1))
     np.testing.assert_allclose(task.evaluate([[2.0], [3.0]], [[5.0], [7.0]]), [10.0, 21.0])
     assert seen == [(np.ndarray, (1,), (1,))] * 2
-    batch = task_from_function(
-        lambda s, a: s * a, contexts=Uniform(0, 1), initial=Uniform(0, 1), batched=True
-    )
+    batch = task_from_function(lambda s, a: s * a, contexts=Uniform(0, 1), initial=Uniform(0, 1), batched=True)
     np.testing.assert_allclose(batch.evaluate([[2.0], [3.0]], [[5.0], [7.0]]), [10.0, 21.0])
 
 

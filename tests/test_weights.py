@@ -175,9 +175,7 @@ def test_equal_returns_leave_the_importance_weights(f):
 def test_the_scale_of_the_density_does_not_matter():
     data = make_data(4)
     moved = data._replace(log_behaviour=np.where(REAL, data.log_behaviour + 750.0, 0.0))
-    assert_allclose(
-        compute_weights(moved, Settings()).weights, compute_weights(data, Settings()).weights, rtol=1e-6
-    )
+    assert_allclose(compute_weights(moved, Settings()).weights, compute_weights(data, Settings()).weights, rtol=1e-6)
 
 
 def test_what_padding_holds_does_not_matter():

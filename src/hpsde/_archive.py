@@ -76,8 +76,6 @@ def _array(name: str, content: bytes) -> np.ndarray:
         raise ValueError(f"its member {name} holds {dtype}, not 64-bit numbers, truth values or text")
     data = content[stream.tell() :]
     if len(data) != dtype.itemsize * int(np.prod(shape, dtype=object)) or min(shape, default=1) < 0:
-        raise ValueError(
-            f"its member {name} has {len(data)} bytes, which are not {dtype} of shape {list(shape)}"
-        )
+        raise ValueError(f"its member {name} has {len(data)} bytes, which are not {dtype} of shape {list(shape)}")
     array: Any = np.frombuffer(data, dtype=dtype) if data else np.zeros(0, dtype)
     return array.reshape(shape, order="F" if fortran_order else "C").copy()

@@ -98,9 +98,7 @@ def _check_shape(name: str, array: np.ndarray, field: Field, sizes: dict[str, in
         for letter, size in zip(letters, array.shape, strict=True):
             sizes.setdefault(letter, size)
     if array.shape != tuple(sizes.get(letter) for letter in letters):
-        raise ValueError(
-            f"the field {name} has shape {list(array.shape)}, expected [{', '.join(map(str, wanted))}]"
-        )
+        raise ValueError(f"the field {name} has shape {list(array.shape)}, expected [{', '.join(map(str, wanted))}]")
 
 
 def _check_numbers(arrays: Mapping[str, np.ndarray]) -> None:

@@ -43,9 +43,7 @@ def progress_bar(total: int, enabled: bool = True, label: str = "rollouts") -> I
 
 def describe(**fields: Value) -> str:
     """The fields as one short text: 'return 99.98  options 4  ESS 312'."""
-    shown = {
-        LABELS.get(name, name.replace("_", " ")): value for name, value in fields.items() if value is not None
-    }
+    shown = {LABELS.get(name, name.replace("_", " ")): value for name, value in fields.items() if value is not None}
     return "  ".join(f"{name} {_short(value)}" for name, value in shown.items())
 
 

@@ -25,9 +25,7 @@ def summarise(policy: HierarchicalPolicy) -> str:
     for option in policy.options:
         rules = chosen == option.index
         where = rules if rules.any() else np.ones_like(rules)
-        lines += _describe(
-            option, rules, contexts[where], means[option.index, where], expected[option.index, where]
-        )
+        lines += _describe(option, rules, contexts[where], means[option.index, where], expected[option.index, where])
     return "\n".join(lines)
 
 

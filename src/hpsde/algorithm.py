@@ -58,9 +58,7 @@ class StepInfo(NamedTuple):
     warm: bool
 
 
-def reestimate(
-    key: Array, data: Data, memory: Memory, settings: Settings
-) -> tuple[Estimate, Memory, StepInfo]:
+def reestimate(key: Array, data: Data, memory: Memory, settings: Settings) -> tuple[Estimate, Memory, StepInfo]:
     """One pass of Algorithm 1's outer loop, from the rollouts D to the options and their gate."""
     key_density, key_gate = jax.random.split(key)
     # Compute the importance of each sample W~(s_i, xi_i).
@@ -75,9 +73,7 @@ def reestimate(
     policies = train_options(data, kept, responsibilities, weighted, settings)
     # Train the gate: the Gaussian process that approximates the return function.
     gate, hyperparameters = train_gate(key_gate, data, weighted, memory.hyperparameters, settings)
-    mean_returns = (
-        weighted @ np.where(data.mask, data.returns, 0.0) / np.maximum(weighted.sum(axis=1), 1e-300)
-    )
+    mean_returns = weighted @ np.where(data.mask, data.returns, 0.0) / np.maximum(weighted.sum(axis=1), 1e-300)
     estimate = Estimate(policies, kept, gate, mean_returns)
     info = StepInfo(
         ess=float(importance.ess),

@@ -77,7 +77,7 @@ def log_mixture(log_densities: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 class History:
-    """All behaviours so far, and log pi_b(xi_i | s_i) of every rollout under each of them: [B, N], never computed twice.
+    """All behaviours so far, and log pi_b(xi_i | s_i) of every rollout under each [B, N], never computed twice.
 
     Behaviour 0 is the initial policy, whose densities the caller gives.
     """
@@ -113,7 +113,7 @@ class History:
         log_initial: np.ndarray,
         made_by: np.ndarray,
     ) -> np.ndarray:
-        """log pi_old [N] of all rollouts, the first ones being those of the last call; `made_by` [N] is who made them."""
+        """log pi_old [N] of all rollouts, the first of them those of the last call; `made_by` [N] is who made them."""
         old_behaviours, old_rollouts = self.table.shape
         table = np.empty((len(self.behaviours) + 1, len(contexts)))
         table[:old_behaviours, :old_rollouts] = self.table
@@ -121,9 +121,10 @@ class History:
         for index in range(1, len(table)):
             first = old_rollouts if index < old_behaviours else 0
             if first < len(contexts):
-                rest = (part[first:] for part in (contexts, features, parameters))
                 # A new behaviour is asked about all rollouts, an old one about the newest.
                 expected = 0 if first else self.expected_rollouts
-                table[index, first:] = self.log_density(index, *rest, expected=expected)
+                table[index, first:] = self.log_density(
+                    index, contexts[first:], features[first:], parameters[first:], expected
+                )
         self.table = table
         return log_mixture(table, np.bincount(made_by, minlength=len(table)).astype(float))

@@ -47,9 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run `hpsde` with these arguments (those of the process if None); returns the exit code."""
     command, *rest = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     if command in ("-h", "--help", "help"):
-        print(
-            HELP.format(commands="\n".join(f"  {name:<10}{text}" for name, text in COMMANDS.items())), end=""
-        )
+        print(HELP.format(commands="\n".join(f"  {name:<10}{text}" for name, text in COMMANDS.items())), end="")
         return DONE
     if command == "--version":
         from importlib.metadata import version

@@ -117,9 +117,7 @@ def default_prior(
 # ---------------------------------------------------------------- maximisation step and bound
 
 
-def posterior(
-    statistics: Float[Array, "O P"], prior: Prior, regularisation: float | Float[Array, ""] = 0.0
-) -> Mixture:
+def posterior(statistics: Float[Array, "O P"], prior: Prior, regularisation: float | Float[Array, ""] = 0.0) -> Mixture:
     """VB-M step of the appendix, with prior mean h_0, from sums of w_i eta_io t(x_i).
 
     alpha = alpha_0 + gamma, beta = beta_0 + gamma, nu = nu_0 + gamma, h = (beta_0 h_0 + gamma c) / beta,
@@ -129,9 +127,7 @@ def posterior(
     beta = prior.beta_0 + mass
     offset = centre - prior.h_0[None]
     pull = prior.beta_0 * mass / beta
-    K_inverse = (
-        prior.K_0_inverse[None] + scatter + pull[:, None, None] * offset[:, :, None] * offset[:, None, :]
-    )
+    K_inverse = prior.K_0_inverse[None] + scatter + pull[:, None, None] * offset[:, :, None] * offset[:, None, :]
     return Mixture(
         alpha=prior.alpha_0 + mass,
         beta=beta,

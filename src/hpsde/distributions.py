@@ -108,9 +108,7 @@ class Gaussian:
         else:
             mean, spread = _same_length("Gaussian mean and spread", mean, spread)
             if not np.all(spread > 0):
-                raise InputError(
-                    f"Gaussian spread: standard deviations must be positive, got {spread.tolist()}"
-                )
+                raise InputError(f"Gaussian spread: standard deviations must be positive, got {spread.tolist()}")
             object.__setattr__(self, "spread", tuple(spread.tolist()))
         object.__setattr__(self, "mean", tuple(mean.tolist()))
 
@@ -161,9 +159,7 @@ class Samples:
                 "samples of a single number have shape [M, 1]"
             )
         if not np.all(np.isfinite(values)):
-            raise InputError(
-                f"Samples: expected finite numbers, got {np.sum(~np.isfinite(values))} that are not"
-            )
+            raise InputError(f"Samples: expected finite numbers, got {np.sum(~np.isfinite(values))} that are not")
         values.setflags(write=False)
         object.__setattr__(self, "values", values)
 
@@ -192,9 +188,7 @@ class Samples:
 
     def log_prob(self, x: Any) -> Float[np.ndarray, " N"]:
         """Not known: always an error. Ask `has_density` first."""
-        raise InputError(
-            "Samples have no log density; give hpsde.Uniform or hpsde.Gaussian where one is needed"
-        )
+        raise InputError("Samples have no log density; give hpsde.Uniform or hpsde.Gaussian where one is needed")
 
 
 def as_distribution(thing: Any, name: str = "distribution") -> Distribution:
@@ -242,9 +236,7 @@ def _same_length(name: str, first: np.ndarray, second: np.ndarray) -> tuple[np.n
 
 def _covariance(matrix: np.ndarray, size: int) -> np.ndarray:
     if matrix.shape != (size, size):
-        raise InputError(
-            f"Gaussian spread: expected a covariance of shape {(size, size)}, got {matrix.shape}"
-        )
+        raise InputError(f"Gaussian spread: expected a covariance of shape {(size, size)}, got {matrix.shape}")
     if not np.allclose(matrix, matrix.T, rtol=1e-8, atol=1e-12 * np.max(np.abs(matrix))):
         raise InputError("Gaussian spread: expected a symmetric covariance matrix")
     matrix = 0.5 * (matrix + matrix.T)

@@ -82,9 +82,7 @@ def match_features(
         weights = jax.nn.softmax(log_tilted - features @ u)
         mean = weights @ features
         gradient = FEATURE_RIDGE * u - mean
-        curvature = (
-            (features.T * weights[None, :]) @ features - jnp.outer(mean, mean) + FEATURE_RIDGE * identity
-        )
+        curvature = (features.T * weights[None, :]) @ features - jnp.outer(mean, mean) + FEATURE_RIDGE * identity
         direction = jnp.linalg.solve(curvature, gradient)
         values = jax.vmap(lambda length: objective(u - length * direction))(lengths)
         moved = lengths[jnp.argmin(values)] * direction

@@ -212,9 +212,7 @@ def _largest(
     """The `count` largest eigenvalues of S - 2 u_0 u_0^T, descending, and their eigenvectors."""
     n = len(root)
     if n > DENSE_POINTS and count < n // 10:
-        operator = LinearOperator(
-            (n, n), matvec=lambda v: similarity @ v - 2.0 * root * (root @ v), dtype=float
-        )
+        operator = LinearOperator((n, n), matvec=lambda v: similarity @ v - 2.0 * root * (root @ v), dtype=float)
         # Many vectors, because eigenvalues crowd where components hang together by bridges alone.
         start = np.random.default_rng(0).standard_normal(n)
         try:

@@ -25,12 +25,13 @@ class GPGate(NamedTuple):
     """Expected return of each option by a Gaussian process over z = [xi, s]."""
 
     process: gp.GP
-    scores: Float[
-        Array, " N"
-    ]  # warped returns at the process's points, kept so that a saved gate can be rebuilt
+    scores: Float[Array, " N"]  # warped returns at the process's points, kept so that a saved gate can be rebuilt
     warp: Warp
 
-    kind = "gp"
+    @property
+    def kind(self) -> str:
+        """The gate's name."""
+        return "gp"
 
 
 class SoftmaxGate(NamedTuple):
@@ -38,7 +39,10 @@ class SoftmaxGate(NamedTuple):
 
     theta: Float[Array, "O G"]
 
-    kind = "softmax"
+    @property
+    def kind(self) -> str:
+        """The gate's name."""
+        return "softmax"
 
 
 class MarginalGate(NamedTuple):
@@ -48,7 +52,10 @@ class MarginalGate(NamedTuple):
     mean: Float[Array, "O S"]
     covariance: Float[Array, "O S S"]
 
-    kind = "marginal"
+    @property
+    def kind(self) -> str:
+        """The gate's name."""
+        return "marginal"
 
 
 Gate = GPGate | SoftmaxGate | MarginalGate
@@ -108,9 +115,7 @@ def _softmax_loss(
     return jax.value_and_grad(loss)(theta)
 
 
-def fit_softmax(
-    features: Float[Array, "N F"], targets: Float[Array, "O N"], ridge: float = 1e-3
-) -> SoftmaxGate:
+def fit_softmax(features: Float[Array, "N F"], targets: Float[Array, "O N"], ridge: float = 1e-3) -> SoftmaxGate:
     """Softmax regression of the option weights P_oi on the features, by weighted maximum likelihood."""
     design = jnp.concatenate([features, jnp.ones((features.shape[0], 1))], axis=1)
     targets = targets / jnp.maximum(jnp.sum(targets), 1e-300)
@@ -170,8 +175,9 @@ def draw_options(
 ) -> Int[np.ndarray, " C"]:
     """The option for every context while learning.
 
-    Softmax and marginal gates draw from pi(o | s). The GP gate draws from the optimal policy's own form, exp(R_o / T), at the
-    optimistic returns, so that equally good options are all tried; or, with exploration "argmax", takes the best.
+    Softmax and marginal gates draw from pi(o | s). The GP gate draws from the optimal policy's own form,
+    exp(R_o / T), at the optimistic returns, so that equally good options are all tried; or, with exploration
+    "argmax", takes the best.
     """
     if isinstance(gate, GPGate) and exploration == "argmax":
         return np.argmax(np.asarray(values), axis=0)

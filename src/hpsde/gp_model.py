@@ -52,9 +52,7 @@ def squared_distances(a: Float[Array, "A Z"], b: Float[Array, "B Z"]) -> Float[A
     return jnp.maximum(jnp.sum(a**2, axis=1)[:, None] + jnp.sum(b**2, axis=1)[None, :] - 2.0 * products, 0.0)
 
 
-def centred(
-    z: Float[Array, "N Z"], mask: Bool[Array, " N"]
-) -> tuple[Float[Array, "N Z"], Float[Array, " Z"]]:
+def centred(z: Float[Array, "N Z"], mask: Bool[Array, " N"]) -> tuple[Float[Array, "N Z"], Float[Array, " Z"]]:
     """The points less their average, zeros where the mask is false, and the average."""
     count = jnp.maximum(jnp.sum(mask), 1)
     centre = jnp.sum(jnp.where(mask[:, None], z, 0.0), axis=0) / count

@@ -77,9 +77,7 @@ def iterate(
         with learning:
             learner.tell(contexts, parameters, returns, failed=~np.isfinite(returns))
             learner.policy  # noqa: B018 - re-estimates, so that its time and its info belong to this round
-        yield Iteration(
-            iteration, len(learner.rollouts), returns, learning.seconds, evaluating.seconds, learner.info
-        )
+        yield Iteration(iteration, len(learner.rollouts), returns, learning.seconds, evaluating.seconds, learner.info)
         iteration += 1
 
 
@@ -144,9 +142,7 @@ def learn(
         for each in iterate(task, learner, rollouts=total, batch=batch):
             finite = each.returns[np.isfinite(each.returns)]
             mean_return = float(finite.mean()) if len(finite) else None
-            bar.update(
-                each.rollouts, mean_return=mean_return, options_kept=each.info.options_kept, ess=each.info.ess
-            )
+            bar.update(each.rollouts, mean_return=mean_return, options_kept=each.info.options_kept, ess=each.info.ess)
     return learner.policy
 
 

@@ -22,16 +22,12 @@ class Method:
 
 METHODS: dict[str, Method] = {
     "hpsde-reps-gp": Method("HPSDE, options by REPS, Gaussian-process gate", {}),
-    "hpsde-rwr-gp": Method(
-        "HPSDE, options by reward-weighted regression, Gaussian-process gate", {"update": "rwr"}
-    ),
+    "hpsde-rwr-gp": Method("HPSDE, options by reward-weighted regression, Gaussian-process gate", {"update": "rwr"}),
     "hpsde-reps-softmax": Method("HPSDE, options by REPS, softmax gate", {"gate": "softmax"}),
     "hpsde-rwr-softmax": Method(
         "HPSDE, options by reward-weighted regression, softmax gate", {"update": "rwr", "gate": "softmax"}
     ),
-    "hpsde-reps-marginal": Method(
-        "HPSDE, options by REPS, the mixture's own p(o | s) as gate", {"gate": "marginal"}
-    ),
+    "hpsde-reps-marginal": Method("HPSDE, options by REPS, the mixture's own p(o | s) as gate", {"gate": "marginal"}),
 }
 
 

@@ -176,9 +176,7 @@ def natural_parameters(
     return quadratic_parameters(mixture.nu[:, None, None] * K, mixture.h, constant)
 
 
-def log_rho(
-    mixture: Mixture, t: Float[Array, "P N"], active: Bool[Array, " O"] | None = None
-) -> Float[Array, "O N"]:
+def log_rho(mixture: Mixture, t: Float[Array, "P N"], active: Bool[Array, " O"] | None = None) -> Float[Array, "O N"]:
     """Unnormalised log responsibilities; minus infinity for options that are not `active`."""
     values = natural_parameters(mixture, *inverse_and_log_determinant(mixture.K_inverse)) @ t
     return values if active is None else jnp.where(active[:, None], values, -jnp.inf)
@@ -214,8 +212,7 @@ def log_densities(mixture: Mixture, x: Float[Array, "N Z"]) -> Float[Array, "N O
     precision, log_det_covariance = inverse_and_log_determinant(mixture.covariances)
     constant = -0.5 * (x.shape[1] * LOG_2PI + log_det_covariance)
     return (
-        quadratic_parameters(precision, mixture.h - origin[None], constant)
-        @ sufficient_statistics(x - origin[None])
+        quadratic_parameters(precision, mixture.h - origin[None], constant) @ sufficient_statistics(x - origin[None])
     ).T
 
 
@@ -241,9 +238,7 @@ def log_marginal_responsibilities(
     return jax.nn.log_softmax(joint + _log(_mixing_or_even(mixture))[None], axis=1)
 
 
-def conditional_means(
-    mixture: Mixture, x: Float[Array, "N S"], dims: tuple[int, ...]
-) -> Float[Array, "N O T"]:
+def conditional_means(mixture: Mixture, x: Float[Array, "N S"], dims: tuple[int, ...]) -> Float[Array, "N O T"]:
     """E[other coordinates | x[dims], o] by each option's plug-in Gaussian, the others in ascending order."""
     given = np.asarray(dims, dtype=int)
     others = np.setdiff1d(np.arange(mixture.h.shape[1]), given)
@@ -251,9 +246,7 @@ def conditional_means(
         return jnp.broadcast_to(mixture.h[None], (x.shape[0], *mixture.h.shape))
     precision, _ = inverse_and_log_determinant(mixture.K_inverse[:, given[:, None], given])
     gain = jnp.einsum("ots,osr->otr", mixture.K_inverse[:, others[:, None], given], precision)
-    return mixture.h[None, :, others] + jnp.einsum(
-        "otr,nor->not", gain, x[:, None, :] - mixture.h[None, :, given]
-    )
+    return mixture.h[None, :, others] + jnp.einsum("otr,nor->not", gain, x[:, None, :] - mixture.h[None, :, given])
 
 
 def sample(key: Array, mixture: Mixture, n: int) -> tuple[Float[Array, "n Z"], Int[Array, " n"]]:

@@ -32,9 +32,7 @@ class Method(NamedTuple):
     estimate: Callable[[Array], Mixture]  # statistics -> mixture: the M-step
     option_bounds: Callable[[Mixture, Array], Array]  # mixture, log |K^-1| -> each option's part of the bound
     constant: Float[Array, ""]  # the part that all mixtures of these data share
-    price: Callable[
-        [Array], Array
-    ]  # number of options -> nats taken off the bound when mixtures are compared
+    price: Callable[[Array], Array]  # number of options -> nats taken off the bound when mixtures are compared
 
 
 class Points(NamedTuple):
@@ -85,9 +83,7 @@ def summed(function: Callable[[Array, Array], T], points: Points) -> T:
     if points.t.shape[0] == 1:
         return first
     rest = jax.tree.map(lambda leaf: leaf[1:], points)
-    return jax.lax.scan(
-        lambda total, chunk: (jax.tree.map(jnp.add, total, function(*chunk)), None), first, rest
-    )[0]
+    return jax.lax.scan(lambda total, chunk: (jax.tree.map(jnp.add, total, function(*chunk)), None), first, rest)[0]
 
 
 def expectation(

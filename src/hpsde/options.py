@@ -1,7 +1,7 @@
 """One policy search step for every option (the inner loop of Algorithm 1).
 
-An update maps (returns, features, base, target, epsilon) to sample weights d [N]: `base` q_i is how much each sample belongs
-to the option, `target` how much it counts for the option's contexts. A new update is a file and a line here.
+An update maps (returns, features, base, target, epsilon) to sample weights d [N]: `base` q_i is how much each sample
+belongs to the option, `target` how much it counts for the option's contexts. A new update is a file and a line here.
 """
 
 from __future__ import annotations
@@ -41,6 +41,4 @@ def fit_options(
     def skip(q: Array, t: Array) -> LinearGaussian:
         return LinearGaussian(jnp.zeros(size), jnp.zeros((count, size)), jnp.eye(size))
 
-    return jax.lax.map(
-        lambda option: jax.lax.cond(option[0], train, skip, option[1], option[2]), (kept, base, target)
-    )
+    return jax.lax.map(lambda option: jax.lax.cond(option[0], train, skip, option[1], option[2]), (kept, base, target))

@@ -188,9 +188,7 @@ def _colour(option: int) -> str:
 def _pale_surface(axes: Axes, returns: ReturnMap) -> None:
     low, high = returns.returns.min(), returns.returns.max()
     # The scale ends far above the highest return, so that the map stays a light grey under the colours.
-    axes.pcolormesh(
-        *returns, cmap="Greys", vmin=low, vmax=low + 3.5 * (high - low), shading="nearest", rasterized=True
-    )
+    axes.pcolormesh(*returns, cmap="Greys", vmin=low, vmax=low + 3.5 * (high - low), shading="nearest", rasterized=True)
 
 
 def _label_map(axes: Axes, title: str, returns: ReturnMap) -> None:

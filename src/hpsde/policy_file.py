@@ -45,9 +45,7 @@ def save_policy(policy: HierarchicalPolicy, path: str | Path) -> None:
     write_arrays(Path(path), {"header": np.array(json.dumps(header)), **arrays})
 
 
-def load_policy(
-    path: str | Path, *, features: Callable[[np.ndarray], np.ndarray] | None = None
-) -> HierarchicalPolicy:
+def load_policy(path: str | Path, *, features: Callable[[np.ndarray], np.ndarray] | None = None) -> HierarchicalPolicy:
     """Read a policy. One learned with features of your own needs that function again: `features=`."""
     arrays = read_arrays(Path(path))
     header = _header(path, arrays)
@@ -75,9 +73,7 @@ def _header(path: str | Path, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise FileFormatError(f"{path} is not a policy file: it has no hpsde header") from error
     if not known:
-        raise FileFormatError(
-            f"{path} is not a policy file: its format is {header['format']!r}, not {FORMAT!r}"
-        )
+        raise FileFormatError(f"{path} is not a policy file: its format is {header['format']!r}, not {FORMAT!r}")
     if version != VERSION:
         raise FileFormatError(f"{path} has version {version!r}; this hpsde reads version {VERSION}")
     if set(header) != {"format", "version", "features", "gate"}:
@@ -87,9 +83,7 @@ def _header(path: str | Path, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
 
 def _values(policy: HierarchicalPolicy) -> dict[str, Any]:
     """All fields of the file by name."""
-    values: dict[str, Any] = {
-        f"option_{name}": value for name, value in policy.standard_options._asdict().items()
-    }
+    values: dict[str, Any] = {f"option_{name}": value for name, value in policy.standard_options._asdict().items()}
     values |= {f"units_{name}": value for name, value in policy.units._asdict().items()}
     values |= {name: getattr(policy, name) for name in ("kept", "mean_returns", "known_contexts")}
     values |= {f"features_{name}": value for name, value in vars(policy.features).items()}
@@ -109,9 +103,7 @@ def _values(policy: HierarchicalPolicy) -> dict[str, Any]:
 def _assemble(header: dict[str, Any], arrays: dict[str, np.ndarray], function: Any) -> HierarchicalPolicy:
     """The policy of checked fields."""
     return HierarchicalPolicy(
-        standard_options=LinearGaussian(
-            *(jnp.asarray(arrays[f"option_{name}"]) for name in LinearGaussian._fields)
-        ),
+        standard_options=LinearGaussian(*(jnp.asarray(arrays[f"option_{name}"]) for name in LinearGaussian._fields)),
         kept=arrays["kept"],
         gate=_gate(header["gate"], arrays),
         features=_features(header["features"], arrays, function),
@@ -131,9 +123,7 @@ def _features(kind: str, arrays: dict[str, np.ndarray], function: Any) -> Featur
 
 def _gate(kind: str, arrays: dict[str, np.ndarray]) -> Gate:
     part = {
-        name.removeprefix("gate_"): jnp.asarray(value)
-        for name, value in arrays.items()
-        if name.startswith("gate_")
+        name.removeprefix("gate_"): jnp.asarray(value) for name, value in arrays.items() if name.startswith("gate_")
     }
     if kind == "softmax":
         return SoftmaxGate(part["theta"])

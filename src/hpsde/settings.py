@@ -82,8 +82,8 @@ class Settings:
     kappa: float = 1.0
     """Optimism of the GP gate while learning: mean + kappa deviation."""
     exploration: str = "softmax"
-    """The GP gate while learning draws options by exp(optimistic return / T), with the T of f (softmax), or takes the best
-    (argmax, the paper's)."""
+    """The GP gate while learning draws options by exp(optimistic return / T), with the T of f (softmax), or takes
+    the best (argmax, the paper's)."""
     warp: str = "clip"
     """Map of the returns before the Gaussian process: none, clip or rank."""
     isotropic: bool = False

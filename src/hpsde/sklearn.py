@@ -220,8 +220,7 @@ class WeightedBayesianGaussianMixture(DensityMixin, BaseEstimator):
         self.degrees_of_freedom_prior_ = _default(self.degrees_of_freedom_prior, float(size))
         if self.degrees_of_freedom_prior_ <= size - 1:
             raise ValueError(
-                f"degrees_of_freedom_prior should be greater than {size - 1}, "
-                f"but got {self.degrees_of_freedom_prior_}"
+                f"degrees_of_freedom_prior should be greater than {size - 1}, but got {self.degrees_of_freedom_prior_}"
             )
         self.mean_prior_ = _array("mean_prior", self.mean_prior, (size,), mean)
         offset = X - mean

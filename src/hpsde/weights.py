@@ -63,7 +63,7 @@ def flattened_base(
     mask: Bool[Array, " N"],
     floor: Float[Array, ""],
 ) -> tuple[Float[Array, " N"], Float[Array, ""]]:
-    """pi_old^-lambda with the largest lambda in [0, 1] that keeps ESS >= floor * N. Bisection: the ESS falls in lambda."""
+    """pi_old^-lambda with the largest lambda in [0, 1] that keeps ESS >= floor * N, by bisection."""
     log_inverse = jnp.where(mask, -log_behaviour, 0.0)
     log_inverse = log_inverse - jnp.max(jnp.where(mask, log_inverse, -jnp.inf))
     wanted = floor * jnp.sum(mask)
@@ -101,8 +101,8 @@ def importance_weights(
     """W~ of all rollouts; those outside `mask` get 0.
 
     `temperature` None takes the lowest T with ESS >= target_ess (a count) and KL(W~ || pi_old^-lambda) <= kl_bound: as
-    sharp as the data allow, and no sharper than a given share of the space. `flattening` None takes the largest lambda that
-    keeps ESS >= ess_floor * N before the returns are looked at. `baseline` matches the context features.
+    sharp as the data allow, and no sharper than a given share of the space. `flattening` None takes the largest
+    lambda that keeps ESS >= ess_floor * N before the returns are looked at. `baseline` matches the context features.
     """
     if flattening is None:
         log_base, power = flattened_base(log_behaviour, mask, ess_floor)
@@ -125,6 +125,4 @@ def importance_weights(
     else:
         tilted = dual.tilt(log_f, matched, log_base, jnp.asarray(temperature, dtype=log_f.dtype), start)
     log_weights = tilted.log_weights - logsumexp(tilted.log_weights)
-    return ImportanceWeights(
-        jnp.exp(log_weights), dual.effective_sample_size(log_weights), tilted.temperature, power
-    )
+    return ImportanceWeights(jnp.exp(log_weights), dual.effective_sample_size(log_weights), tilted.temperature, power)

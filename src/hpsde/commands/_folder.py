@@ -59,9 +59,7 @@ def replacing(path: Path) -> Iterator[Path]:
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
     """`data` as indented JSON."""
     with replacing(path) as unfinished:
-        unfinished.write_text(
-            json.dumps(json_ready(data), indent=2, allow_nan=False) + "\n", encoding="utf-8"
-        )
+        unfinished.write_text(json.dumps(json_ready(data), indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -108,9 +106,7 @@ def read_csv(path: Path) -> dict[str, np.ndarray]:
         reader = csv.DictReader(file)
         rows = list(reader)
     try:
-        return {
-            name: np.array([float(row[name] or "nan") for row in rows]) for name in reader.fieldnames or ()
-        }
+        return {name: np.array([float(row[name] or "nan") for row in rows]) for name in reader.fieldnames or ()}
     except (TypeError, ValueError) as error:
         raise FileFormatError(f"{path} should hold numbers under a header: {error}") from error
 

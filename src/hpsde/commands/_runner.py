@@ -94,8 +94,6 @@ def save(folder: Path, learner: HPSDE, record: Record) -> None:
     if record.policy is None:
         return
     files.write_csv(folder / files.ITERATIONS, record.rows)
-    files.write_arrays(
-        folder / files.ROLLOUTS, {name: getattr(learner.rollouts, name) for name in ROLLOUT_ARRAYS}
-    )
+    files.write_arrays(folder / files.ROLLOUTS, {name: getattr(learner.rollouts, name) for name in ROLLOUT_ARRAYS})
     with files.replacing(folder / files.POLICY) as unfinished:
         record.policy.save(unfinished)

@@ -14,8 +14,4 @@ class Command:
         from hpsde.commands._table import table
         from hpsde.methods import METHODS
 
-        print(
-            table(
-                ["method", "what it does"], [[name, method.description] for name, method in METHODS.items()]
-            )
-        )
+        print(table(["method", "what it does"], [[name, method.description] for name, method in METHODS.items()]))

@@ -44,9 +44,7 @@ class Command:
     """The most options (solutions) to look for."""
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE...", help_behavior_hint="")] = ()
     """Other settings of the learner; `hpsde settings` lists them."""
-    out: Annotated[
-        Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: nothing is saved)")
-    ] = None
+    out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: nothing is saved)")] = None
     """Folder for the configuration, all rollouts, the iterations, the policy and the result."""
     force: bool = False
     """Overwrite the run that is already in DIR."""
@@ -65,9 +63,7 @@ class Command:
         self._check()
         task = make_task(self.task)
         rollouts = self.rollouts or task_extras(task).rollouts
-        learner = make_learner(
-            self.method, task, seed=self.seed, expected_rollouts=rollouts, **self._settings()
-        )
+        learner = make_learner(self.method, task, seed=self.seed, expected_rollouts=rollouts, **self._settings())
         if rollouts < learner.initial_rollouts:
             raise InputError(
                 f"--rollouts {rollouts} leaves out some of the {learner.initial_rollouts} initial rollouts; "

@@ -78,9 +78,7 @@ class Coverage:
     @property
     def found(self) -> tuple[str, ...]:
         """The names of the solutions that some option follows."""
-        return tuple(
-            name for name, shares in zip(self.names, self.table.T, strict=True) if np.any(_followed(shares))
-        )
+        return tuple(name for name, shares in zip(self.names, self.table.T, strict=True) if np.any(_followed(shares)))
 
 
 def coverage_and_surplus(solutions: Sequence[Solution], contexts: Any, option_means: Any) -> Coverage:

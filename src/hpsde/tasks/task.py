@@ -101,8 +101,7 @@ def check_task(task: Any) -> Task:
     missing = [name for name in required if not hasattr(task, name)]
     if missing:
         raise InputError(
-            f"task: expected an object with {', '.join(required)}; "
-            f"{type(task).__name__} has no {', '.join(missing)}"
+            f"task: expected an object with {', '.join(required)}; {type(task).__name__} has no {', '.join(missing)}"
         )
     return task
 
@@ -208,9 +207,7 @@ def task_from_function(
         raise InputError(f"function: expected something to call, got {type(function).__name__}")
     allowed = {"description", "features", "max_options", "initial_rollouts", "rollouts", "solutions"}
     if unknown := sorted(extras.keys() - allowed):
-        raise InputError(
-            f"unknown arguments {', '.join(unknown)}; valid extras are: {', '.join(sorted(allowed))}"
-        )
+        raise InputError(f"unknown arguments {', '.join(unknown)}; valid extras are: {', '.join(sorted(allowed))}")
     context_distribution = None if contexts is None else as_distribution(contexts, "contexts")
     if evaluation is not None:
         size = 0 if context_distribution is None else context_distribution.size
