@@ -35,7 +35,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "no resolution": {"resolution": 0.0},
     "maximum-likelihood EM": {"density": "em"},
     "hard assignment": {"assignment": "hard"},
-    "options start from the return weights": {"base": "weighted"},
+    "options start from all assigned samples alike": {"base": "assigned"},
     "reward-weighted regression": {"update": "rwr"},
     "learning gate takes the best (UCB argmax)": {"exploration": "argmax"},
     "rank-warped returns in the gate": {"warp": "rank"},

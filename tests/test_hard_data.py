@@ -1,9 +1,11 @@
-"""Data that carry little or come in odd units: the policy is always finite, and units never matter."""
+"""Data that fail, carry little, or come in odd units: the policy is always finite, and units never matter."""
 
 import numpy as np
 import pytest
 
 import hpsde
+from hpsde import AskTellError, InputError
+from hpsde.rollouts import INITIAL
 import small
 
 COPIES = hpsde.Samples([[0.6], [-0.55]])
@@ -135,3 +137,98 @@ def test_order_of_the_first_rollouts_does_not_matter():
     best = [small.two_ridges(grid, policy.act(grid)).mean() for policy in policies]
     assert [len(policy.options) for policy in policies] == [2, 2]
     assert best[0] == pytest.approx(best[1], abs=0.02)
+
+
+# Failed rollouts
+
+
+def test_failed_rollouts_are_recorded_and_left_out():
+    contexts, parameters = small.own_data()
+    returns = small.two_ridges(contexts, parameters)
+    failed = np.arange(len(returns)) % 9 == 4
+    broken, whole = small.make(), small.make()
+    broken.tell(contexts, parameters, np.where(failed, np.nan, returns), failed=failed)
+    whole.tell(contexts[~failed], parameters[~failed], returns[~failed])
+    assert (broken.info.rollouts, broken.info.failed) == (128, failed.sum())
+    np.testing.assert_array_equal(np.isnan(broken.rollouts.returns), failed)
+    small.assert_same_bits(broken.policy, whole.policy)
+
+
+def test_the_return_of_a_failed_rollout_does_not_matter(asked):
+    learner, contexts, parameters = asked
+    returns = np.array([1.0, np.nan, np.inf, -np.inf, 1e300, 0.0, 0.0, 0.0])
+    failed = [False, True, True, True, True, True, False, False]
+    learner.tell(contexts, parameters, returns, failed=failed)
+    np.testing.assert_array_equal(learner.rollouts.failed, failed)
+    assert np.isnan(learner.rollouts.returns[failed]).all()
+
+
+def test_all_rollouts_failed():
+    learner = small.make()
+    contexts = small.draw_contexts(0, 6, 1)
+    for _ in range(2):
+        learner.tell(contexts, learner.ask(contexts).parameters, np.full(6, np.nan), failed=np.ones(6, bool))
+    with pytest.raises(AskTellError, match="at least 2 rollouts that did not fail; 12 were told, 12 of them failed"):
+        learner.policy  # noqa: B018
+    assert np.all(learner.ask(contexts).option == INITIAL)
+    learner.forget_asked()
+    small.run(learner)
+    small.assert_sound(learner.policy)
+    assert learner.info.failed == 12
+
+
+def test_a_round_that_failed_entirely_changes_no_policy():
+    learner = small.run(small.make(), rounds=(128,))
+    before, contexts = learner.policy, small.draw_contexts(1, 32, 1)
+    proposal = learner.ask(contexts)
+    assert np.all(proposal.option >= 0)
+    learner.tell(contexts, proposal.parameters, np.zeros(32), failed=np.ones(32, bool))
+    assert learner.policy is before
+    contexts = small.draw_contexts(2, 32, 1)
+    parameters = learner.ask(contexts).parameters
+    learner.tell(contexts, parameters, small.two_ridges(contexts, parameters))
+    small.assert_sound(learner.policy)
+
+
+def test_no_policy_without_rollouts():
+    learner = small.make()
+    with pytest.raises(AskTellError, match=r"at least 2 rollouts .* 0 were told"):
+        learner.policy  # noqa: B018
+    learner.tell([[0.5]], [[0.5]], [1.0])
+    with pytest.raises(AskTellError, match="1 were told"):
+        learner.policy  # noqa: B018
+
+
+# Own data
+
+
+def test_rollouts_may_be_told_without_ask():
+    contexts, parameters = small.own_data()
+    learner = small.make()
+    learner.tell(contexts, parameters, small.two_ridges(contexts, parameters))
+    small.assert_sound(learner.policy)
+    assert len(learner.policy.options) == 2
+    assert np.all(learner.ask(contexts[:5]).option >= 0)
+
+
+def test_told_rollouts_that_the_initial_policy_cannot_make_are_refused():
+    contexts, parameters = small.own_data()
+    parameters[7] = 1.5
+    learner = small.make()
+    with pytest.raises(InputError, match=r"row 7, \[1.5\], has density 0 \(1 such\)"):
+        learner.tell(contexts, parameters, np.zeros(128))
+    learner.tell(contexts, parameters, np.zeros(128), failed=np.arange(128) == 7)
+    assert len(learner.rollouts) == 128
+
+
+def test_looking_at_the_policy_early_leaves_no_trace_in_its_units():
+    contexts, parameters = small.own_data()
+    returns = small.two_ridges(contexts, parameters)
+    curious, patient = small.make(), small.make()
+    for part in (slice(0, 3), slice(3, 128)):
+        curious.tell(contexts[part], parameters[part], returns[part])
+        small.assert_sound(curious.policy)
+    patient.tell(contexts, parameters, returns)
+    for mine, theirs in zip(curious.policy.units, patient.policy.units, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    np.testing.assert_array_equal(curious.policy.features(contexts), patient.policy.features(contexts))

@@ -1,4 +1,4 @@
-"""The loop by ask and tell: its order, its errors, failed rollouts, data of one's own, seeds."""
+"""The loop by ask and tell: its order, its errors, the settings it takes, seeds."""
 
 import numpy as np
 import pytest
@@ -27,11 +27,6 @@ def asked():
     return learner, contexts, learner.ask(contexts).parameters
 
 
-def own_data(count=128, seed=3):
-    contexts = small.draw_contexts(seed, count, 1)
-    return contexts, np.random.default_rng(seed).uniform(-1.0, 1.0, (count, 1))
-
-
 # Ask and tell
 
 
@@ -55,7 +50,7 @@ def test_learning_finds_both_ridges(learned):
     small.assert_sound(learned.policy)
     assert small.two_ridges(contexts, learned.policy.act(contexts)).mean() > 0.8
     # Uniform parameters get the mean of exp(-4 |x - 0.6|) over [0, 1], about 0.45.
-    assert small.two_ridges(*own_data()).mean() < 0.5
+    assert small.two_ridges(*small.own_data()).mean() < 0.5
 
 
 def test_rollouts_are_recorded_as_they_came(learned):
@@ -213,101 +208,6 @@ def test_policy_is_learned_once_for_the_same_rollouts(learned):
     assert learned.info.updates == updates == 3
 
 
-# Failed rollouts
-
-
-def test_failed_rollouts_are_recorded_and_left_out():
-    contexts, parameters = own_data()
-    returns = small.two_ridges(contexts, parameters)
-    failed = np.arange(len(returns)) % 9 == 4
-    broken, whole = small.make(), small.make()
-    broken.tell(contexts, parameters, np.where(failed, np.nan, returns), failed=failed)
-    whole.tell(contexts[~failed], parameters[~failed], returns[~failed])
-    assert (broken.info.rollouts, broken.info.failed) == (128, failed.sum())
-    np.testing.assert_array_equal(np.isnan(broken.rollouts.returns), failed)
-    small.assert_same_bits(broken.policy, whole.policy)
-
-
-def test_the_return_of_a_failed_rollout_does_not_matter(asked):
-    learner, contexts, parameters = asked
-    returns = np.array([1.0, np.nan, np.inf, -np.inf, 1e300, 0.0, 0.0, 0.0])
-    failed = [False, True, True, True, True, True, False, False]
-    learner.tell(contexts, parameters, returns, failed=failed)
-    np.testing.assert_array_equal(learner.rollouts.failed, failed)
-    assert np.isnan(learner.rollouts.returns[failed]).all()
-
-
-def test_all_rollouts_failed():
-    learner = small.make()
-    contexts = small.draw_contexts(0, 6, 1)
-    for _ in range(2):
-        learner.tell(contexts, learner.ask(contexts).parameters, np.full(6, np.nan), failed=np.ones(6, bool))
-    with pytest.raises(AskTellError, match="at least 2 rollouts that did not fail; 12 were told, 12 of them failed"):
-        learner.policy  # noqa: B018
-    assert np.all(learner.ask(contexts).option == INITIAL)
-    learner.forget_asked()
-    small.run(learner)
-    small.assert_sound(learner.policy)
-    assert learner.info.failed == 12
-
-
-def test_a_round_that_failed_entirely_changes_no_policy():
-    learner = small.run(small.make(), rounds=(128,))
-    before, contexts = learner.policy, small.draw_contexts(1, 32, 1)
-    proposal = learner.ask(contexts)
-    assert np.all(proposal.option >= 0)
-    learner.tell(contexts, proposal.parameters, np.zeros(32), failed=np.ones(32, bool))
-    assert learner.policy is before
-    contexts = small.draw_contexts(2, 32, 1)
-    parameters = learner.ask(contexts).parameters
-    learner.tell(contexts, parameters, small.two_ridges(contexts, parameters))
-    small.assert_sound(learner.policy)
-
-
-def test_no_policy_without_rollouts():
-    learner = small.make()
-    with pytest.raises(AskTellError, match=r"at least 2 rollouts .* 0 were told"):
-        learner.policy  # noqa: B018
-    learner.tell([[0.5]], [[0.5]], [1.0])
-    with pytest.raises(AskTellError, match="1 were told"):
-        learner.policy  # noqa: B018
-
-
-# Own data
-
-
-def test_rollouts_may_be_told_without_ask():
-    contexts, parameters = own_data()
-    learner = small.make()
-    learner.tell(contexts, parameters, small.two_ridges(contexts, parameters))
-    small.assert_sound(learner.policy)
-    assert len(learner.policy.options) == 2
-    assert np.all(learner.ask(contexts[:5]).option >= 0)
-
-
-def test_told_rollouts_that_the_initial_policy_cannot_make_are_refused():
-    contexts, parameters = own_data()
-    parameters[7] = 1.5
-    learner = small.make()
-    with pytest.raises(InputError, match=r"row 7, \[1.5\], has density 0 \(1 such\)"):
-        learner.tell(contexts, parameters, np.zeros(128))
-    learner.tell(contexts, parameters, np.zeros(128), failed=np.arange(128) == 7)
-    assert len(learner.rollouts) == 128
-
-
-def test_looking_at_the_policy_early_leaves_no_trace_in_its_units():
-    contexts, parameters = own_data()
-    returns = small.two_ridges(contexts, parameters)
-    curious, patient = small.make(), small.make()
-    for part in (slice(0, 3), slice(3, 128)):
-        curious.tell(contexts[part], parameters[part], returns[part])
-        small.assert_sound(curious.policy)
-    patient.tell(contexts, parameters, returns)
-    for mine, theirs in zip(curious.policy.units, patient.policy.units, strict=True):
-        np.testing.assert_array_equal(mine, theirs)
-    np.testing.assert_array_equal(curious.policy.features(contexts), patient.policy.features(contexts))
-
-
 # Randomness
 
 
@@ -361,3 +261,47 @@ def test_settings_come_as_a_whole_or_by_name():
     learner = hpsde.HPSDE(1, 1, initial=hpsde.Uniform(-1, 1), settings=settings, kappa=3.0)
     assert (learner.settings.update, learner.settings.kappa) == ("rwr", 3.0)
     assert settings.kappa == 2.0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"assignment": "hard"},
+        {"base": "weighted"},
+        {"exploration": "argmax"},
+        {"warp": "none"},
+        {"warp": "rank"},
+        {"weight_sum": "n"},
+        {"isotropic": True},
+        {"embedding_dimensions": 2},
+    ],
+    ids=str,
+)
+def test_other_settings_learn_too(changes):
+    learner = small.run(small.make(**changes))
+    small.assert_sound(learner.policy)
+    contexts = small.draw_contexts(50, 40, 1)
+    assert small.two_ridges(contexts, learner.policy.act(contexts)).mean() > small.two_ridges(*small.own_data()).mean()
+
+
+@pytest.mark.parametrize("changes", [{"weight_sum": "one"}, {"f": "exp", "temperature": 1.0, "flattening": 1.0}])
+def test_the_papers_own_weights_give_a_sound_policy(changes):
+    """Weights that sum to 1, or returns between 0 and 1 told apart by exp(R), are too little to split anything."""
+    learner = small.run(small.make(**changes))
+    small.assert_sound(learner.policy)
+    assert len(learner.policy.options) == 1
+
+
+def test_features_of_ones_own():
+    learner = small.run(small.make(features=lambda s: (s - 1.0) ** 2))
+    small.assert_sound(learner.policy)
+    left, middle, right = learner.policy.option_means([[0.5], [1.0], [1.5]]).swapaxes(0, 1)
+    np.testing.assert_allclose(left, right, rtol=1e-12)
+    assert not np.allclose(left, middle, rtol=1e-6)
+
+
+def test_features_that_do_not_fit_are_named_and_nothing_is_lost():
+    learner = small.make(features=lambda s: s[:, 0])
+    with pytest.raises(InputError, match=r"features must map contexts \(128, 1\) to .* \[128, F\]; got shape \(128,\)"):
+        small.run(learner)
+    assert len(learner.rollouts) == 128

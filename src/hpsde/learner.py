@@ -174,7 +174,7 @@ class HPSDE:
             failed=lost,
             option=np.full(len(xi), INITIAL) if asked is None else asked.option,
             behaviour=np.full(len(xi), 0 if asked is None else asked.behaviour),
-            iteration=np.full(len(xi), self.rollouts.iteration.max(initial=-1) + 1),
+            iteration=np.full(len(xi), self.rollouts.next_iteration),
         )
         self._asked = None
         self.info = replace(self.info, rollouts=len(self.rollouts), failed=int(self.rollouts.failed.sum()))

@@ -60,13 +60,14 @@ def iterate(
 ) -> Iterator[Iteration]:
     """Learn `task` until `rollouts` have been done in all, the initial ones included. One item per round.
 
-    The first round has `initial_rollouts` (the learner's own number by default), the others `batch`.
+    The first round has `initial_rollouts` (the learner's own number by default), the others `batch`. A learner
+    that has rollouts already goes on from there.
     """
     learning, evaluating = _Clock(), _Clock()
     first = learner.initial_rollouts if initial_rollouts is None else initial_rollouts
     first, batch = check_count("initial_rollouts", first, 1), check_count("batch", batch, 1)
-    iteration = 0
     while (done := len(learner.rollouts)) < rollouts:
+        iteration = learner.rollouts.next_iteration
         n = min(first if done == 0 else batch, rollouts - done)
         with evaluating:
             contexts = _sample_contexts(task, learner.seed, iteration, n)
@@ -78,7 +79,6 @@ def iterate(
             learner.tell(contexts, parameters, returns, failed=~np.isfinite(returns))
             learner.policy  # noqa: B018 - re-estimates, so that its time and its info belong to this round
         yield Iteration(iteration, len(learner.rollouts), returns, learning.seconds, evaluating.seconds, learner.info)
-        iteration += 1
 
 
 def measure(task: Any, policy: HierarchicalPolicy) -> dict[str, Any]:

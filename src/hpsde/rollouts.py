@@ -78,6 +78,11 @@ class Rollouts:
         """How many did not fail."""
         return int((~self.failed).sum())
 
+    @property
+    def next_iteration(self) -> int:
+        """The number of the next call of tell."""
+        return int(self.iteration.max(initial=-1)) + 1
+
     def append(self, **columns: np.ndarray) -> None:
         """Add rows; every column must be given."""
         for name, values in columns.items():

@@ -68,8 +68,9 @@ class Settings:
 
     update: str = "reps"
     """Policy search of each option: reps or rwr."""
-    base: str = "assigned"
-    """What an option's policy search starts from: all samples assigned to it, or their return weights (weighted)."""
+    base: str = "weighted"
+    """What an option's policy search starts from: the return weights of its samples (weighted), or all samples assigned
+    to it alike (assigned, the paper's)."""
     epsilon: float = 1.5
     """KL bound of the options' policy search, against `base`."""
     ridge: float = 1e-3

@@ -1,0 +1,100 @@
+"""Files made to do harm: nothing in them is run, and they take no more memory than they have bytes."""
+
+import io
+import pickle
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from handmade import by_hand, fields, rewrite
+from hpsde import FileFormatError, load_policy
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """The bytes of a sound file."""
+    path = tmp_path_factory.mktemp("policy") / "policy.npz"
+    by_hand().save(path)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "policy.npz"
+
+
+class Touch:
+    """Unpickling it creates a file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("name", ["header", "option_b", "known_contexts", "extra"])
+def test_pickled_objects_are_refused_and_not_run(name, saved, path):
+    victim = path.parent / "touched"
+    array = np.empty(1, dtype=object)
+    array[0] = Touch(victim)
+    rewrite(path, fields(saved) | {name: array})
+    with np.load(path, allow_pickle=True) as archive:
+        archive[name]  # the trap works
+    assert victim.exists()
+    victim.unlink()
+    with pytest.raises(FileFormatError, match=f"its member {name} holds object"):
+        load_policy(path)
+    assert not victim.exists()
+
+
+def test_a_plain_pickle_is_refused_and_not_run(path):
+    victim = path.parent / "touched"
+    path.write_bytes(pickle.dumps(Touch(victim)))
+    with pytest.raises(FileFormatError):
+        load_policy(path)
+    assert not victim.exists()
+
+
+def test_structured_arrays_are_refused(saved, path):
+    rewrite(path, fields(saved) | {"kept": np.zeros(4, dtype=[("a", "f8"), ("b", "O")])})
+    with pytest.raises(FileFormatError, match="its member kept holds"):
+        load_policy(path)
+
+
+def test_archives_that_would_grow_are_refused(saved, path):
+    with open(path, "wb") as file:
+        np.savez_compressed(file, **fields(saved) | {"extra": np.zeros(10**6)})
+    with pytest.raises(FileFormatError, match="more bytes than it has"):
+        load_policy(path)
+    with open(path, "wb") as file:
+        np.savez_compressed(file, **fields(saved) | {"extra": np.random.default_rng(0).normal(size=10**5)})
+    with pytest.raises(FileFormatError, match=r"compressed or encrypted|more bytes"):
+        load_policy(path)
+
+
+@pytest.mark.parametrize("shape", [(10**12,), (2**62, 4), (-3,), (3,), (10**30,)])
+def test_arrays_that_promise_more_than_they_hold_are_refused(shape, saved, path):
+    arrays = fields(saved)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            stream = io.BytesIO()
+            np.lib.format.write_array(stream, array, version=(1, 0))
+            content = stream.getvalue()
+            if name == "mean_returns":
+                old, new = b"(4,)", str(shape).encode()
+                content = content.replace(old + b", }" + b" " * (len(new) - 4), new + b", }", 1)
+                assert new in content
+            archive.writestr(f"{name}.npy", content)
+    with pytest.raises(FileFormatError, match="which are not float64 of shape"):
+        load_policy(path)
+
+
+def test_members_of_the_same_name_are_refused(saved, path):
+    path.write_bytes(saved)
+    with pytest.warns(UserWarning, match="Duplicate name"), zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("kept.npy", b"")
+    with pytest.raises(FileFormatError, match="two members of the same name"):
+        load_policy(path)

@@ -1,0 +1,121 @@
+"""One contract for every method on every task: ask and tell, act, densities, samples, files."""
+
+import numpy as np
+import pytest
+
+import hpsde
+import small
+from hpsde.learning import iterate, measure
+from hpsde.methods import DEFAULT_METHOD, METHODS, make_learner
+from hpsde.rollouts import INITIAL
+from hpsde.tasks import make_task, task_extras, task_names
+
+PAIRS = [(method, task) for task in task_names() for method in METHODS]
+# One squared exponential where the task asks for these: as many features as linear ones, the same compilations.
+FEW = small.SIZES | {"feature_count": 1}
+
+
+class Learned:
+    """A method's learner and policy on a task, after a few rounds."""
+
+    def __init__(self, method, name):
+        self.task = make_task(name)
+        self.learner = make_learner(method, self.task, seed=2, **FEW)
+        self.steps = list(iterate(self.task, self.learner, rollouts=192, batch=32))
+        self.policy = self.learner.policy
+        self.contexts = self.task.evaluation_contexts()[::7]
+
+
+@pytest.fixture(scope="module", params=PAIRS, ids="-".join)
+def learned(request):
+    return Learned(*request.param)
+
+
+def test_rounds_are_asked_and_told(learned):
+    rollouts, task = learned.learner.rollouts, learned.task
+    assert [step.rollouts for step in learned.steps] == [128, 160, 192]
+    assert rollouts.contexts.shape == (192, task.context_size)
+    assert rollouts.parameters.shape == (192, task.parameter_size)
+    np.testing.assert_allclose(rollouts.returns, task.evaluate(rollouts.contexts, rollouts.parameters))
+    np.testing.assert_array_equal(rollouts.option == INITIAL, np.arange(192) < 128)
+    info = learned.learner.info
+    assert (info.rollouts, info.failed, info.updates) == (192, 0, 3)
+    assert 1 <= info.options_kept <= 4
+    assert 1.0 <= info.ess <= 192.0
+
+
+def test_the_policy_is_sound_and_better_than_chance(learned):
+    small.assert_sound(learned.policy, learned.contexts)
+    assert learned.policy.act(learned.contexts[0]).shape == (learned.task.parameter_size,)
+    measured = measure(learned.task, learned.policy)
+    assert measured["greedy_mean_return"] > learned.steps[0].returns.mean()
+    assert measured["options_kept"] == learned.learner.info.options_kept
+    assert 1 <= measured["options_used"] <= measured["options_kept"]
+    assert 0.0 <= measured["coverage"] <= 1.0
+    assert 0 <= measured["surplus"] <= measured["options_kept"]
+
+
+def test_density_integrates_to_one(learned):
+    policy, context = learned.policy, learned.contexts[3]
+    option = policy.options[policy.choose(context)[0]]
+    mean, deviation = option.mean(context).item(), np.sqrt(option.covariance.item())
+    grid = np.linspace(mean - 10.0 * deviation, mean + 10.0 * deviation, 2001)
+    density = np.exp(policy.log_prob(context, grid[:, None]))
+    assert np.trapezoid(density, grid) == pytest.approx(1.0, abs=1e-6)
+    assert np.trapezoid(density * grid, grid) == pytest.approx(policy.act(context)[0], abs=1e-6)
+
+
+def test_mean_of_samples_is_the_action(learned):
+    policy, context = learned.policy, learned.contexts[3]
+    draws = policy.sample(11, np.repeat(context[None], 2001, axis=0))
+    deviation = np.sqrt(policy.options[policy.choose(context)[0]].covariance.item())
+    assert draws.mean() == pytest.approx(policy.act(context)[0], abs=5.0 * deviation / np.sqrt(2001))
+    assert draws.std() == pytest.approx(deviation, rel=0.1)
+
+
+def test_a_saved_policy_comes_back_to_the_bit(learned, tmp_path):
+    learned.policy.save(tmp_path / "policy.npz")
+    small.assert_same_bits(learned.policy, hpsde.load_policy(tmp_path / "policy.npz"))
+
+
+def test_the_learner_goes_on_after_the_policy_was_looked_at(learned):
+    proposal = learned.learner.ask(learned.contexts)
+    learned.learner.forget_asked()
+    assert proposal.parameters.shape == (len(learned.contexts), learned.task.parameter_size)
+    assert np.all(np.isfinite(proposal.parameters))
+    assert np.all(np.isfinite(proposal.log_density))
+    assert np.all((proposal.option >= 0) & (proposal.option < len(learned.policy.options)))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_gives_the_same_bits_again(method):
+    one, other = Learned(method, "toy-double"), Learned(method, "toy-double")
+    np.testing.assert_array_equal(one.learner.rollouts.parameters, other.learner.rollouts.parameters)
+    small.assert_same_bits(one.policy, other.policy)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_keeps_its_settings_and_takes_the_tasks(method):
+    task = make_task("toy-curve")
+    settings = make_learner(method, task).settings
+    for name, value in METHODS[method].settings.items():
+        assert getattr(settings, name) == value
+    assert settings.features == "squared-exponential"
+    assert settings.max_options == task_extras(task).max_options
+    assert make_learner(method, task, max_options=3).settings.max_options == 3
+    assert METHODS[method].description
+
+
+def test_the_default_method_is_one_and_has_the_default_settings():
+    assert METHODS[DEFAULT_METHOD].settings == {}
+
+
+def test_an_unknown_method_lists_the_known_ones():
+    with pytest.raises(hpsde.UnknownNameError) as caught:
+        make_learner("hpsde-reps-oracle", make_task("toy-double"))
+    assert caught.value.valid == tuple(METHODS)
+
+
+def test_something_that_is_no_task_is_refused():
+    with pytest.raises(hpsde.InputError, match="object has no name, context_size"):
+        make_learner(DEFAULT_METHOD, object())

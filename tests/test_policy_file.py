@@ -1,0 +1,296 @@
+"""Policies in files: the same bits back, a clear error for anything else, and never a line of code run."""
+
+import io
+import json
+import os
+import pickle
+import re
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hpsde
+import small
+from handmade import by_hand, fields, rewrite
+from hpsde import FileFormatError, InputError, _archive, load_policy
+from hpsde._policy_fields import COMMON, FEATURES, GATES, fields_of
+from hpsde.features import Custom, SquaredExponential
+
+PAGE = Path(__file__).parent.parent / "docs/policy_file.md"
+
+
+def squares(contexts):
+    return np.hstack([contexts, contexts**2, np.cos(contexts)])
+
+
+def exponentials(S):
+    centres = np.random.default_rng(5).normal(20.0, 2.0, (3, S))
+    return SquaredExponential(centres, np.full(S, 1.7))
+
+
+def make(gate, features="linear", S=1):
+    if features == "linear":
+        return by_hand(gate, context_size=S)
+    feature_map = Custom(squares) if features == "custom" else exponentials(S)
+    return by_hand(gate, context_size=S, features=feature_map, feature_size=3)
+
+
+def load(path, features="linear"):
+    return load_policy(path, features=squares if features == "custom" else None)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """The bytes of one file with a GP gate: the kind with the most fields."""
+    path = tmp_path_factory.mktemp("policy") / "policy.npz"
+    make("gp").save(path)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "policy.npz"
+
+
+# There and back
+
+
+@pytest.mark.parametrize("features", ["linear", "squared-exponential", "custom"])
+@pytest.mark.parametrize("gate", GATES)
+def test_a_loaded_policy_gives_the_same_bits(gate, features, path):
+    policy = make(gate, features)
+    policy.save(path)
+    loaded = load(path, features)
+    small.assert_same_bits(policy, loaded)
+    with jax.enable_x64(False):
+        small.assert_same_bits(policy, load(path, features))
+    contexts = 20.0 + np.linspace(-3.0, 3.0, 9)[:, None]
+    np.testing.assert_allclose(loaded.gate_scores(contexts, 1.0), policy.gate_scores(contexts, 1.0), rtol=1e-9)
+
+
+@pytest.mark.parametrize("gate", GATES)
+@pytest.mark.parametrize("S", [0, 2])
+def test_policies_without_contexts_and_with_several(gate, S, path):
+    policy = make(gate, S=S)
+    policy.save(path)
+    small.assert_same_bits(policy, load_policy(path))
+
+
+def test_the_same_policy_gives_the_same_bytes(saved, path):
+    make("gp").save(path)
+    assert path.read_bytes() == saved
+    load_policy(path).save(path)
+    assert path.read_bytes() == saved
+
+
+def test_names_may_be_text_and_need_no_ending(tmp_path):
+    make("softmax").save(str(tmp_path / "thrower"))
+    assert os.listdir(tmp_path) == ["thrower"]
+    small.assert_same_bits(load_policy(str(tmp_path / "thrower")), make("softmax"))
+
+
+def test_saving_replaces_the_file_whole_or_not_at_all(saved, path, monkeypatch):
+    path.write_bytes(saved)
+    make("softmax").save(path)
+    assert load_policy(path).gate.kind == "softmax"
+
+    def break_off(*arguments, **options):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(_archive.os, "fsync", break_off)
+    with pytest.raises(OSError, match="no space left"):
+        make("gp").save(path)
+    assert os.listdir(path.parent) == [path.name]
+    assert load_policy(path).gate.kind == "softmax"
+    with pytest.raises(FileNotFoundError):
+        make("gp").save(path.parent / "no such folder" / "policy.npz")
+
+
+def test_features_of_ones_own_are_needed_again(path):
+    make("softmax", "custom").save(path)
+    with pytest.raises(InputError, match=r"features of your own: load_policy\(path, features=function\)"):
+        load_policy(path)
+    with pytest.raises(InputError, match="which gave 3 features; this one gives 1"):
+        load_policy(path, features=lambda s: s)
+    make("softmax", "linear").save(path)
+    with pytest.raises(InputError, match="has linear features and takes no others"):
+        load_policy(path, features=squares)
+
+
+def test_any_reader_of_numpys_files_can_read_it(saved):
+    arrays = fields(saved)
+    header = json.loads(str(arrays.pop("header")))
+    assert header == {"format": "hpsde-policy", "version": 1, "features": "linear", "gate": "gp"}
+    assert set(arrays) == set(fields_of("linear", "gp"))
+    assert all(array.dtype in (np.float64, bool) for array in arrays.values())
+
+
+def test_the_page_names_every_field_with_its_type_and_shape():
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| \[(.*?)\] \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    types = {"float64": "<f8", "bool": "|b1"}
+    written = [(name, types[kind], shape.replace(",", "")) for name, kind, shape in rows]
+    known = [COMMON, *FEATURES.values(), *GATES.values()]
+    assert sorted(written) == sorted((name, f.dtype, f.shape) for part in known for name, f in part.items())
+
+
+def test_code_of_the_page_runs(path, monkeypatch, capsys):
+    make("gp").save(path)
+    monkeypatch.chdir(path.parent)
+    (snippet,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    exec(snippet, {})
+    assert "'option_Sigma': (4, 2, 2)" in capsys.readouterr().out
+
+
+# Damage
+
+
+def refused(path, content, match="not a policy file|damaged"):
+    path.write_bytes(content)
+    with pytest.raises(FileFormatError, match=match) as caught:
+        load_policy(path)
+    assert str(path) in str(caught.value)
+
+
+def test_truncated_files_are_refused(saved, path):
+    for length in [*range(0, len(saved), 61), len(saved) - 1]:
+        refused(path, saved[:length])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"PK", b"not a policy", b"\x93NUMPY", pickle.dumps([1, 2]), b"PK\x05\x06" + bytes(18)],
+    ids=["empty", "zip magic", "text", "npy magic", "pickle", "empty archive"],
+)
+def test_other_files_are_refused(content, path):
+    refused(path, content)
+
+
+def test_a_single_array_is_refused(path):
+    stream = io.BytesIO()
+    np.save(stream, np.zeros(3))
+    refused(path, stream.getvalue())
+
+
+@settings(derandomize=True, deadline=None, max_examples=150, database=None)
+@given(data=st.data())
+def test_flipped_bytes_are_found_or_harmless(saved, tmp_path_factory, data):
+    """A checksum guards the arrays; what it does not guard (dates, attributes) changes nothing."""
+    content = bytearray(saved)
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(0, len(saved) - 1))] ^= data.draw(st.integers(1, 255))
+    path = tmp_path_factory.mktemp("flipped") / "policy.npz"
+    path.write_bytes(bytes(content))
+    try:
+        policy = load_policy(path)
+    except FileFormatError:
+        return
+    small.assert_same_bits(policy, make("gp"))
+
+
+def test_missing_and_unknown_fields_are_named(saved, path):
+    arrays = fields(saved)
+    for name in arrays:
+        rewrite(path, {key: value for key, value in arrays.items() if key != name})
+        message = "no hpsde header" if name == "header" else f"the field {name} is missing"
+        with pytest.raises(FileFormatError, match=message):
+            load_policy(path)
+    rewrite(path, arrays | {"extra": np.zeros(3)})
+    with pytest.raises(FileFormatError, match="the field extra is not known"):
+        load_policy(path)
+
+
+@pytest.mark.parametrize("name", list(fields_of("linear", "gp")))
+def test_fields_of_another_shape_type_or_without_numbers_are_named(name, saved, path):
+    arrays = fields(saved)
+    array = arrays[name]
+    wrong = [array[None], array.astype(np.float32), array.astype("U9")]
+    if array.dtype != bool:
+        wrong += [np.full_like(array, np.nan), np.full_like(array, np.inf)]
+    for value in wrong:
+        rewrite(path, arrays | {name: value})
+        with pytest.raises(FileFormatError, match=name):
+            load_policy(path)
+
+
+@pytest.mark.parametrize("name", sorted(set(fields_of("linear", "gp")) - {"known_contexts"}))
+def test_fields_that_do_not_fit_each_other_are_refused(name, saved, path):
+    arrays = fields(saved)
+    array = arrays[name]
+    longer = np.stack([array, array]) if array.ndim == 0 else np.concatenate([array, array])
+    rewrite(path, arrays | {name: longer})
+    with pytest.raises(FileFormatError, match=r"the field \w+ has shape \[.*\], expected \["):
+        load_policy(path)
+
+
+def test_features_and_gate_that_do_not_fit_the_options_are_refused(saved, path):
+    arrays = fields(saved)
+    wide = {name: np.concatenate([arrays[name]] * 2) for name in ("features_centre", "features_scale")}
+    rewrite(path, arrays | wide | {"option_w": np.concatenate([arrays["option_w"]] * 2, axis=1)})
+    with pytest.raises(FileFormatError, match="2 linear features were found for 1 context numbers"):
+        load_policy(path)
+    wide = {name: np.concatenate([arrays[name]] * 2) for name in ("gate_log_lengths", "gate_centre")}
+    rewrite(path, arrays | wide | {"gate_z": np.concatenate([arrays["gate_z"]] * 2, axis=1)})
+    with pytest.raises(FileFormatError, match="6 numbers of a gate were found where 3 are needed"):
+        load_policy(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("kept", lambda x: x & False, "no option is kept"),
+        ("units_parameter_scale", lambda x: -x, "units_parameter_scale must be positive"),
+        ("units_context_scale", lambda x: 0 * x, "units_context_scale must be positive"),
+        ("option_Sigma", lambda x: -x, "option_Sigma holds a matrix that is no covariance"),
+        ("option_Sigma", lambda x: x + np.array([[0.0, 1.0], [0.0, 0.0]]), "no covariance"),
+        ("gate_log_lengths", lambda x: x + 1e4, "must lie within"),
+        ("gate_warp_scores", lambda x: x[::-1], "do not increase"),
+        ("gate_warp_returns", lambda x: x[::-1], "do not increase"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(name, change, message, saved, path):
+    arrays = fields(saved)
+    rewrite(path, arrays | {name: change(arrays[name])})
+    with pytest.raises(FileFormatError, match=message):
+        load_policy(path)
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ({"version": 2}, "has version 2; this hpsde reads version 1"),
+        ({"version": "1"}, "has version '1'"),
+        ({"format": "hpsde-run"}, "its format is 'hpsde-run', not 'hpsde-policy'"),
+        ({"gate": "oracle"}, "gate 'oracle' is none of gp, softmax, marginal"),
+        ({"gate": ["gp"]}, "gate .* is none of"),
+        ({"features": "wavelet"}, "features 'wavelet' is none of linear"),
+        ({"code": "print(1)"}, "its header has the keys"),
+    ],
+)
+def test_headers_of_another_kind_are_refused(header, message, saved, path):
+    arrays = fields(saved)
+    changed = json.loads(str(arrays["header"])) | header
+    rewrite(path, arrays | {"header": np.array(json.dumps(changed))})
+    with pytest.raises(FileFormatError, match=message):
+        load_policy(path)
+
+
+@pytest.mark.parametrize("header", ["", "{", "[1]", "1", "null", "[" * 100_000, '{"format": "hpsde-policy"}'])
+def test_headers_that_are_none_are_refused(header, saved, path):
+    rewrite(path, fields(saved) | {"header": np.array(header)})
+    with pytest.raises(FileFormatError, match="no hpsde header"):
+        load_policy(path)
+
+
+def test_a_missing_file_and_a_folder_are_the_usual_errors(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        load_policy(tmp_path / "nothing.npz")
+    with pytest.raises(OSError, match="directory"):
+        load_policy(tmp_path)
+
+
+def test_loading_is_offered_by_the_package():
+    assert hpsde.load_policy is load_policy
