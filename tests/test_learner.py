@@ -77,6 +77,23 @@ def test_density_of_a_proposal_is_that_of_the_options_it_mixes():
     assert np.all(np.abs(drawn) < 6.0 * np.sqrt(np.diagonal(policy.options[0].covariance)).max())
 
 
+def test_rollouts_are_weighed_by_all_policies_that_made_them_in_their_shares():
+    """log pi_old of a rollout; what was forgotten or failed has no share."""
+    learner = small.run(small.make(), rounds=(128,))
+    contexts = small.draw_contexts(1, 32, 1)
+    learner.ask(contexts)
+    learner.forget_asked()
+    proposal = learner.ask(contexts)
+    failed = np.arange(32) % 2 == 0
+    learner.tell(contexts, proposal.parameters, np.zeros(32), failed=failed)
+    data = learner._data(learner._frame, ~learner.rollouts.failed)
+    assert data.mask.sum() == 128 + 16
+    uniform = np.where(np.abs(proposal.parameters[:, 0]) <= 1.0, 0.5, 0.0)
+    mixture = (128 * uniform + 16 * np.exp(proposal.log_density)) / 144
+    raw = data.log_behaviour[128:144] - learner.policy.units.log_volume
+    np.testing.assert_allclose(raw, np.log(mixture[~failed]), rtol=1e-9)
+
+
 def test_contexts_may_be_absent():
     learner = small.make(0, 2)
     parameters = learner.ask(count=128).parameters
