@@ -142,9 +142,9 @@ def test_the_history_grows_with_rollouts_and_behaviours_and_computes_nothing_twi
 
     original = History.log_density
 
-    def counted(self, index, contexts, features, parameters, **more):
+    def counted(self, index, contexts, features, parameters, *more):
         asked.extend((index, tuple(row)) for row in np.hstack([contexts, parameters]))
-        return original(self, index, contexts, features, parameters, **more)
+        return original(self, index, contexts, features, parameters, *more)
 
     monkeypatch.setattr(History, "log_density", counted)
     s, xi, log_initial = make_rollouts(rng, 30)

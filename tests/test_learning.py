@@ -225,7 +225,7 @@ def test_code_of_the_page_on_ask_and_tell_runs(tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr().out
     angle = float(re.search(r"angle for a target at 5 m: \[([\d.]+)\]", printed).group(1))
     assert abs(100.0 / 9.81 * np.sin(2.0 * np.radians(angle)) - 5.0) < 1.0
-    assert "208 rollouts, 3 failed" in printed
-    points = re.search(r"all of them: (.*)", printed).group(1).replace("[", " ").replace("]", " ").split()
-    np.testing.assert_allclose(sorted(map(float, points)), [-1.0, 0.0, 0.5, 1.0], atol=0.1)
+    assert re.search(r"208 rollouts, \d+ failed", printed)
+    point = np.array(re.search(r"one good point: \[(.*)\]", printed).group(1).split(), dtype=float)
+    assert min(np.linalg.norm(point - good) for good in ([1.0, 0.0], [-1.0, 0.5])) < 0.3
     assert (tmp_path / "throw.npz").exists()

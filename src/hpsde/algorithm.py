@@ -77,7 +77,7 @@ def reestimate(key: Array, data: Data, memory: Memory, settings: Settings) -> tu
     estimate = Estimate(policies, kept, gate, mean_returns)
     info = StepInfo(
         ess=float(importance.ess),
-        temperature=float(importance.temperature),
+        temperature=return_temperature(data, importance, settings),
         flattening=float(importance.flattening),
         options_kept=int(kept.sum()),
         lower_bound=float(fitted.lower_bound),
@@ -103,11 +103,26 @@ def compute_weights(data: Data, settings: Settings) -> weights.ImportanceWeights
         jnp.asarray(data.mask),
         baseline=settings.f == "advantage",
         temperature=(settings.temperature or 1.0) if fixed else settings.temperature,
-        target_ess=jnp.asarray(settings.target_ess * data.mask.sum()),
+        target_ess=jnp.asarray(wanted_ess(data, settings)),
         kl_bound=jnp.asarray(settings.kl_bound),
         flattening=settings.flattening,
         ess_floor=jnp.asarray(settings.ess_floor),
     )
+
+
+def wanted_ess(data: Data, settings: Settings) -> float:
+    """Effective samples to leave: a share of the rollouts, but where they are few some for every dimension."""
+    count = float(data.mask.sum())
+    dimensions = data.contexts.shape[1] + data.parameters.shape[1]
+    return max(settings.target_ess * count, min(5.0 * (dimensions + 1), 0.25 * count))
+
+
+def return_temperature(data: Data, importance: weights.ImportanceWeights, settings: Settings) -> float:
+    """T in units of the returns: that of f, or where f has none there, the deviation of the weighted returns."""
+    if settings.f in ("advantage", "exp"):
+        return float(importance.temperature)
+    share, returns = np.asarray(importance.weights)[data.mask], data.returns[data.mask]
+    return float(np.sqrt(share @ (returns - share @ returns) ** 2)) or 1.0
 
 
 def embed(data: Data, settings: Settings) -> np.ndarray:

@@ -23,7 +23,8 @@ from hpsde._shapes import Array, Float
 FEATURE_RIDGE = 1e-3
 NEWTON_STEPS = 30
 BISECTION_STEPS = 40
-LOG_TEMPERATURE_RANGE = (-14.0, 14.0)
+ROUNDING = 1e-12  # returns that differ by less than this share of their size are equal
+LOG_TEMPERATURE_RANGE = (-30.0, 14.0)  # relative to the spread of the returns, which one crash can blow up
 
 
 class Tilt(NamedTuple):
@@ -124,6 +125,8 @@ def solve_temperature(
     nearest to it is taken.
     """
     spread = return_spread(returns, log_base)
+    centred = returns - jnp.max(returns)
+    returns = jnp.where(jnp.abs(centred) > ROUNDING * jnp.max(jnp.abs(returns)), centred, 0.0)
     coldest, hottest = LOG_TEMPERATURE_RANGE
 
     def at(log_temperature: Array, near: Tilt) -> Tilt:
@@ -160,4 +163,4 @@ def return_spread(returns: Float[Array, " N"], log_base: Float[Array, " N"]) -> 
     """Deviation of the returns under the base weights; 1 where all returns are equal."""
     base = jnp.exp(log_base - logsumexp(log_base))
     deviation = jnp.sqrt(base @ (returns - base @ returns) ** 2)
-    return jnp.where(deviation > 1e-12 * (1.0 + jnp.max(jnp.abs(returns))), deviation, 1.0)
+    return jnp.where(deviation > ROUNDING * jnp.max(jnp.abs(returns)), deviation, 1.0)

@@ -72,7 +72,7 @@ def make_features(
     if callable(features):
         return Custom(features)
     centre, scale = contexts.mean(axis=0), contexts.std(axis=0)
-    scale = np.where(scale > 1e-9 * (1.0 + np.abs(centre)), scale, 1.0)
+    scale = np.where(scale > 1e-13 * np.max(np.abs(contexts), axis=0, initial=0.0), scale, 1.0)
     if features == "linear" or (features in FEATURE_NAMES and contexts.shape[1] == 0):
         return Linear(centre, scale)
     if features == "squared-exponential":

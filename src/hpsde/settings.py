@@ -5,8 +5,11 @@ The defaults hold for all tasks. A task gives `max_options` and `features`, noth
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +25,22 @@ WEIGHT_SUMS = ("ess", "n", "one")
 ASSIGNMENTS = ("soft", "hard")
 EXPLORATIONS = ("softmax", "argmax")
 BASES = ("assigned", "weighted")
+
+
+def _check_type(name: str, annotation: Any, value: Any) -> None:
+    """An error unless the value is of the kind that the annotation names."""
+    kinds = re.sub(r"\[.*\]", "", str(annotation)).split(" | ")
+    allowed = {
+        "float": isinstance(value, Real) and not isinstance(value, bool),
+        "int": isinstance(value, Integral) and not isinstance(value, bool),
+        "bool": isinstance(value, bool),
+        "str": isinstance(value, str),
+        "None": value is None,
+        "Callable": callable(value),
+    }
+    wanted = [kind for kind in allowed if kind in kinds]
+    if not any(allowed[kind] for kind in wanted):
+        raise InputError(f"{name} must be {' or '.join(wanted)}; got {value!r}")
 
 
 @dataclass(frozen=True)
@@ -95,6 +114,8 @@ class Settings:
     """Most rollouts that the Gaussian process is conditioned on; beyond it, a subset."""
 
     def __post_init__(self) -> None:
+        for each in fields(self):
+            _check_type(each.name, each.type, getattr(self, each.name))
         for kind, name, valid in (
             ("density", self.density, DENSITY_METHODS),
             ("weight sum", self.weight_sum, WEIGHT_SUMS),
