@@ -114,7 +114,7 @@ def wanted_ess(data: Data, settings: Settings) -> float:
     """Effective samples to leave: a share of the rollouts, but where they are few some for every dimension."""
     count = float(data.mask.sum())
     dimensions = data.contexts.shape[1] + data.parameters.shape[1]
-    return max(settings.target_ess * count, min(5.0 * (dimensions + 1), 0.25 * count))
+    return max(settings.target_ess * count, min(3.0 * (dimensions + 1), 0.25 * count))
 
 
 def return_temperature(data: Data, importance: weights.ImportanceWeights, settings: Settings) -> float:

@@ -59,8 +59,8 @@ class Settings:
     temperature: float | None = None
     """T; by default the lowest that `target_ess` and `kl_bound` allow."""
     target_ess: float = 0.05
-    """Effective samples that the return weighting must leave, as a share of all rollouts; at least five for every
-    dimension and five more, but never more than a quarter of the rollouts."""
+    """Effective samples that the return weighting must leave, as a share of all rollouts; at least three for every
+    dimension and three more, but never more than a quarter of the rollouts."""
     kl_bound: float = 3.0
     """How far the return weighting may go from the plain importance weights, in nats of KL divergence."""
     flattening: float | None = None
