@@ -65,6 +65,7 @@ def main() -> None:
     """Run the seeds of every toy task and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--first-seed", type=int, default=0, help="the lowest seed")
     parser.add_argument("--method", default="hpsde-reps-gp")
     parser.add_argument("--tasks", nargs="+", default=list(TARGETS))
     parser.add_argument("--cold", metavar="TASK", help=argparse.SUPPRESS)
@@ -77,7 +78,7 @@ def main() -> None:
     for name in arguments.tasks:
         cold = cold_seconds(name, arguments.method)
         rows = []
-        for seed in range(arguments.seeds):
+        for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
             begin = time.perf_counter()
             rows.append(run(name, arguments.method, seed))
             print(f"{name} seed {seed}: {time.perf_counter() - begin:.1f} s", file=sys.stderr)
