@@ -1,9 +1,23 @@
 """Strict settings for all tests: 64 bit, no silent broadcasting, shapes checked at run time."""
 
+import atexit
 import os
+import shutil
+import tempfile
+
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    # What one process compiles, the others and the commands they start need not. Nothing is kept in the home.
+    folder = tempfile.mkdtemp(prefix="hpsde-tests-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = folder
 
 # Before numpy, scipy or jax are imported: they read these once.
-for name, value in {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}.items():
+for name, value in {
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "JAX_PLATFORMS": "cpu",
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.3",
+}.items():
     os.environ.setdefault(name, value)
 
 import jax

@@ -151,10 +151,12 @@ def test_the_history_grows_with_rollouts_and_behaviours_and_computes_nothing_twi
     made_by = np.zeros(30, dtype=int)
     assert_allclose(history.log_mixture(s, s, xi, log_initial, made_by), log_initial, rtol=1e-12)
     for index, behaviour in enumerate(made, start=1):
-        assert history.add(behaviour) == index
+        rows = np.asarray(behaviour.chosen) >= 0
+        decisions = np.asarray(behaviour.contexts)[rows], np.asarray(behaviour.chosen)[rows]
+        history.add(3 * index, behaviour.options, *decisions)
         more = make_rollouts(rng, 10)
         s, xi, log_initial = (np.concatenate(pair) for pair in zip((s, xi, log_initial), more, strict=True))
-        made_by = np.concatenate([made_by, np.full(10, index)])
+        made_by = np.concatenate([made_by, np.full(10, 3 * index)])
         result = history.log_mixture(s, s, xi, log_initial, made_by)
         table = np.stack([log_initial, *(log_density(each, s, xi) for each in made[:index])])
         counts = np.array([30.0] + [10.0] * index)
@@ -171,6 +173,23 @@ def test_the_history_grows_with_rollouts_and_behaviours_and_computes_nothing_twi
 def test_a_behaviour_without_rollouts_counts_nothing():
     s, xi, log_initial = make_rollouts(np.random.default_rng(8), 30)
     history = History()
-    history.add(draw_behaviour(13)[0])
+    behaviour = draw_behaviour(13)[0]
+    history.add(1, behaviour.options, np.zeros((1, 1)), np.zeros(1, dtype=int))
     result = history.log_mixture(s, s, xi, log_initial, np.zeros(30, dtype=int))
     assert_allclose(result, log_initial, rtol=1e-12)
+
+
+def test_decisions_of_the_same_policy_that_come_later_count_as_if_they_had_come_at_once():
+    behaviour = draw_behaviour(14)[0]
+    rows = np.asarray(behaviour.chosen) >= 0
+    contexts, chosen = np.asarray(behaviour.contexts)[rows], np.asarray(behaviour.chosen)[rows]
+    s, xi, log_initial = make_rollouts(np.random.default_rng(9), 30)
+    made_by = np.where(np.arange(30) < 20, 0, 4)
+    at_once, in_parts = History(), History()
+    at_once.add(4, behaviour.options, contexts, chosen)
+    in_parts.add(4, behaviour.options, contexts[:3], chosen[:3])
+    early = in_parts.log_mixture(s, s, xi, log_initial, made_by)
+    in_parts.add(4, behaviour.options, contexts[3:], chosen[3:])
+    wanted = at_once.log_mixture(s, s, xi, log_initial, made_by)
+    np.testing.assert_array_equal(in_parts.log_mixture(s, s, xi, log_initial, made_by), wanted)
+    assert not np.allclose(early, wanted)

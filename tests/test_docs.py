@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import handmade
+
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -61,13 +63,26 @@ def test_example_of_the_readme_is_the_one_in_examples():
     assert (ROOT / "examples/own_function.py").read_text(encoding="utf-8") in snippets
 
 
-@pytest.mark.parametrize("number", range(len(SNIPPET.findall((ROOT / "README.md").read_text(encoding="utf-8")))))
-def test_snippets_of_the_readme_run(number, tmp_path):
-    """In a fresh process with JAX's own settings, as a reader would run them."""
-    snippet = SNIPPET.findall((ROOT / "README.md").read_text(encoding="utf-8"))[number]
+README_SNIPPETS = SNIPPET.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+WITH_CODE = [page for page in ROOT.glob("docs/**/*.md") if SNIPPET.search(page.read_text(encoding="utf-8"))]
+
+
+def run_snippet(code, folder):
+    """In a fresh process with JAX's own settings, as a reader would run it."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", snippet],
-        cwd=tmp_path, env=QUIET, capture_output=True, text=True, timeout=180, check=False,
+        [sys.executable, "-W", "error", "-c", code],
+        cwd=folder, env=QUIET, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+@pytest.mark.parametrize("number", range(len(README_SNIPPETS)))
+def test_snippets_of_the_readme_run(number, tmp_path):
+    run_snippet(README_SNIPPETS[number], tmp_path)
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.stem)
+def test_snippets_of_a_page_run_one_after_the_other(page, tmp_path):
+    handmade.by_hand("gp").save(tmp_path / "policy.npz")  # some pages read one
+    run_snippet("\n".join(SNIPPET.findall(page.read_text(encoding="utf-8"))), tmp_path)

@@ -25,7 +25,7 @@ def correlated():
 
 @pytest.fixture(scope="module")
 def estimated(correlated):
-    return EstimatedDensity(KEY, *correlated)
+    return EstimatedDensity.fit(KEY, *correlated)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_estimated_density_matches_a_known_gaussian(correlated, estimated):
 def test_estimated_density_without_contexts():
     generator = np.random.default_rng(1)
     xi = np.where(generator.uniform(size=(128, 1)) < 0.5, -1.0, 1.0) + 0.2 * generator.normal(size=(128, 2))
-    estimated = EstimatedDensity(KEY, np.zeros((128, 0)), xi)
+    estimated = EstimatedDensity.fit(KEY, np.zeros((128, 0)), xi)
     modes = [scipy.stats.multivariate_normal([m, m], 0.04 * np.eye(2)) for m in (-1.0, 1.0)]
     truth = np.log(0.5 * sum(mode.pdf(xi) for mode in modes))
     error = estimated.log_density(np.zeros((128, 0)), xi) - truth
@@ -88,7 +88,7 @@ def test_estimated_density_without_contexts():
 
 
 def test_estimated_density_is_deterministic_and_finite_far_away(correlated, estimated):
-    again = EstimatedDensity(KEY, *correlated)
+    again = EstimatedDensity.fit(KEY, *correlated)
     far = np.array([[30.0], [-500.0], [0.0]]), np.array([[1e3], [0.0], [-40.0]])
     values = estimated.log_density(*far)
     np.testing.assert_array_equal(values, again.log_density(*far))

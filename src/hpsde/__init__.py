@@ -14,12 +14,24 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hpsde import errors, learning, methods, tasks
+    from hpsde.ask_tell import Proposal
     from hpsde.distributions import Gaussian, Samples, Uniform
-    from hpsde.errors import AskTellError, FileFormatError, HpsdeError, InputError, UnknownNameError
-    from hpsde.learner import HPSDE, Proposal
+    from hpsde.errors import (
+        AskTellError,
+        FileFormatError,
+        HpsdeError,
+        InputError,
+        RolloutsFailedError,
+        RunLockedError,
+        StorageError,
+        UnknownNameError,
+    )
+    from hpsde.learner import HPSDE
     from hpsde.learning import learn
     from hpsde.policy import HierarchicalPolicy, Option
     from hpsde.policy_file import load_policy
+    from hpsde.problems import Problem
+    from hpsde.runs.run import Run
     from hpsde.settings import Settings
 
 __version__ = "0.1.0"
@@ -33,9 +45,14 @@ __all__ = [
     "HpsdeError",
     "InputError",
     "Option",
+    "Problem",
     "Proposal",
+    "RolloutsFailedError",
+    "Run",
+    "RunLockedError",
     "Samples",
     "Settings",
+    "StorageError",
     "Uniform",
     "UnknownNameError",
     "errors",
@@ -55,9 +72,14 @@ _MODULE_OF = {
     "HpsdeError": "errors",
     "InputError": "errors",
     "Option": "policy",
-    "Proposal": "learner",
+    "Problem": "problems",
+    "Proposal": "ask_tell",
+    "RolloutsFailedError": "errors",
+    "Run": "runs.run",
+    "RunLockedError": "errors",
     "Samples": "distributions",
     "Settings": "settings",
+    "StorageError": "errors",
     "Uniform": "distributions",
     "UnknownNameError": "errors",
     "learn": "learning",

@@ -18,7 +18,7 @@ import numpy as np
 
 from hpsde.errors import FileFormatError
 
-NUMBERS, TRUTH_VALUES, TEXT = "<f8", "|b1", "U"
+NUMBERS, WHOLE_NUMBERS, TRUTH_VALUES, TEXT = "<f8", "<i8", "|b1", "U"
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -42,13 +42,13 @@ def _write(file: IO[bytes], arrays: Mapping[str, np.ndarray]) -> None:
                 np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
 
 
-def read_arrays(path: Path) -> dict[str, np.ndarray]:
+def read_arrays(path: Path, what: str = "a policy file") -> dict[str, np.ndarray]:
     """All arrays of the file, or FileFormatError. That there is no such file is an OSError, as usual."""
     with open(path, "rb") as file:
         try:
             return _read(file)
         except Exception as error:  # whatever a parser says of broken bytes, the file is at fault
-            raise FileFormatError(f"{path} is not a policy file, or is damaged: {error}") from error
+            raise FileFormatError(f"{path} is not {what}, or is damaged: {error}") from error
 
 
 def _read(file: IO[bytes]) -> dict[str, np.ndarray]:
@@ -72,7 +72,7 @@ def _array(name: str, content: bytes) -> np.ndarray:
     if np.lib.format.read_magic(stream) != (1, 0):
         raise ValueError(f"its member {name} is not in version 1.0 of numpy's array format")
     shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(stream)
-    if dtype.str not in (NUMBERS, TRUTH_VALUES) and dtype.kind != TEXT:
+    if dtype.str not in (NUMBERS, WHOLE_NUMBERS, TRUTH_VALUES) and dtype.kind != TEXT:
         raise ValueError(f"its member {name} holds {dtype}, not 64-bit numbers, truth values or text")
     data = content[stream.tell() :]
     if len(data) != dtype.itemsize * int(np.prod(shape, dtype=object)) or min(shape, default=1) < 0:

@@ -225,6 +225,4 @@ def train_gate(
     hyperparameters, _ = gp.fit_hyperparameters(
         z, y, mask, start, isotropic=settings.isotropic, fit_points=settings.gp_fit_points
     )
-    condition = gp.condition_by_lapack if jax.default_backend() == "cpu" else gp.condition
-    process = condition(hyperparameters, z, y, mask)
-    return GPGate(process, jnp.asarray(y), warp), hyperparameters
+    return GPGate(gp.posterior(hyperparameters, z, y, mask), jnp.asarray(y), warp), hyperparameters

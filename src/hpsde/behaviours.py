@@ -11,6 +11,7 @@ sample: rho_b(o | s) is its decisions at its own contexts, smoothed by a Gaussia
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import jax
@@ -76,25 +77,34 @@ def log_mixture(log_densities: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return np.logaddexp.reduce(log_densities + log_share[:, None], axis=0)
 
 
+@dataclass
 class History:
     """All behaviours so far, and log pi_b(xi_i | s_i) of every rollout under each [B, N], never computed twice.
 
-    Behaviour 0 is the initial policy, whose densities the caller gives.
+    A behaviour has the number of the learning step that made its policy; 0 is the initial policy, whose densities
+    the caller gives.
     """
 
-    def __init__(self, expected_rollouts: int = 0) -> None:
-        self.expected_rollouts = expected_rollouts
-        self.behaviours: list[Behaviour] = []
-        self.table = np.zeros((1, 0))
+    expected_rollouts: int = 0
+    behaviours: dict[int, Behaviour] = field(default_factory=dict)
+    table: np.ndarray = field(default_factory=lambda: np.zeros((1, 0)))
+    filled: list[int] = field(default_factory=lambda: [0])  # how many rollouts each row of the table has
 
-    def add(self, behaviour: Behaviour) -> int:
-        """Take in a behaviour; its index."""
-        self.behaviours.append(behaviour)
-        return len(self.behaviours)
+    def add(self, number: int, options: LinearGaussian, contexts: np.ndarray, chosen: np.ndarray) -> None:
+        """Decisions of a policy's gate at standardised contexts [B, S]: a new behaviour, or more of the last one."""
+        if number in self.behaviours:
+            known = self.behaviours[number]
+            rows = np.asarray(known.chosen) >= 0
+            contexts = np.concatenate([np.asarray(known.contexts)[rows], contexts])
+            chosen = np.concatenate([np.asarray(known.chosen)[rows], chosen])
+            self.filled[1 + list(self.behaviours).index(number)] = 0
+        else:
+            self.filled.append(0)
+        self.behaviours[number] = make_behaviour(options, contexts, chosen)
 
     def log_density(
         self,
-        index: int,
+        number: int,
         contexts: np.ndarray,
         features: np.ndarray,
         parameters: np.ndarray,
@@ -103,7 +113,7 @@ class History:
         """log pi_b(xi | s) [N] of one behaviour but the initial one, standard units."""
         rows = padded_size(len(contexts), expected)
         arrays = (jnp.asarray(pad_rows(part, rows)) for part in (contexts, features, parameters))
-        return np.asarray(log_density(self.behaviours[index - 1], *arrays))[: len(contexts)]
+        return np.asarray(log_density(self.behaviours[number], *arrays))[: len(contexts)]
 
     def log_mixture(
         self,
@@ -113,18 +123,21 @@ class History:
         log_initial: np.ndarray,
         made_by: np.ndarray,
     ) -> np.ndarray:
-        """log pi_old [N] of all rollouts, the first of them those of the last call; `made_by` [N] is who made them."""
-        old_behaviours, old_rollouts = self.table.shape
+        """log pi_old [N] of all rollouts, the first of them those of the last call.
+
+        `made_by` [M] is who made those rollouts that count; a failed one does not.
+        """
         table = np.empty((len(self.behaviours) + 1, len(contexts)))
-        table[:old_behaviours, :old_rollouts] = self.table
+        table[: len(self.table), : self.table.shape[1]] = self.table
         table[0] = log_initial
-        for index in range(1, len(table)):
-            first = old_rollouts if index < old_behaviours else 0
+        for row, number in enumerate(self.behaviours, start=1):
+            first = self.filled[row]
             if first < len(contexts):
                 # A new behaviour is asked about all rollouts, an old one about the newest.
                 expected = 0 if first else self.expected_rollouts
-                table[index, first:] = self.log_density(
-                    index, contexts[first:], features[first:], parameters[first:], expected
+                table[row, first:] = self.log_density(
+                    number, contexts[first:], features[first:], parameters[first:], expected
                 )
-        self.table = table
-        return log_mixture(table, np.bincount(made_by, minlength=len(table)).astype(float))
+        self.table, self.filled = table, [len(contexts)] * len(table)
+        row_of = np.searchsorted([0, *self.behaviours], made_by)
+        return log_mixture(table, np.bincount(row_of, minlength=len(table)).astype(float))

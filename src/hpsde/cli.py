@@ -16,8 +16,15 @@ COMMANDS = {
     "tasks": "list the tasks that can be learned",
     "methods": "list the methods that can learn them",
     "settings": "list what can be set of them",
-    "run": "learn a task, say what was found, save it",
-    "plot": "draw a saved run",
+    "run": "learn a task or your own function, say what was found, keep it",
+    "resume": "go on with a run after an interruption or a crash",
+    "plot": "draw a run",
+    "export": "write a run's rollouts as a table",
+    "create": "make a run whose rollouts you do yourself",
+    "ask": "ask such a run what to try",
+    "tell": "tell it what came of it",
+    "status": "say where a run stands",
+    "act": "use what was learned: the best parameters for a context",
 }
 
 HELP = """usage: hpsde COMMAND [OPTIONS]
@@ -34,12 +41,15 @@ examples:
   hpsde run toy-triple --seed 1 --out runs/triple
   hpsde plot runs/triple
   hpsde run toy-double --method hpsde-rwr-gp --json > result.json
+  hpsde run mymodule:my_return --context "uniform(0, 2)" --initial "uniform(0, 4)" --out runs/mine
+  hpsde resume runs/mine
+  hpsde ask runs/robot --context 0.3
 
 exit codes:
     0  done
     1  the run failed
     2  wrong usage or wrong input (the message says what was expected)
-  130  interrupted (Ctrl-C); what was learned so far is in the run's folder
+  130  interrupted (Ctrl-C); every rollout that was done is in the run's folder
 """
 
 
@@ -67,6 +77,7 @@ def _execute(command: str, arguments: Sequence[str]) -> int:
 
     from hpsde.errors import FileFormatError, HpsdeError, InputError, UnknownNameError
 
+    _keep_compiled()
     options = import_module(f"hpsde.commands.{command}").Command
     try:
         chosen = tyro.cli(
@@ -83,12 +94,40 @@ def _execute(command: str, arguments: Sequence[str]) -> int:
         return _complain(str(error), WRONG_USAGE)
     except HpsdeError as error:
         return _complain(str(error), FAILED)
-    except KeyboardInterrupt:
-        return _complain("interrupted", INTERRUPTED)
+    except KeyboardInterrupt as interrupt:
+        return _complain(str(interrupt) or "interrupted", INTERRUPTED)
     except BrokenPipeError:  # the reader of our output has gone: `hpsde tasks | head -1`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
+    except OSError as error:
+        return _complain(str(error), WRONG_USAGE if isinstance(error, FileNotFoundError) else FAILED)
     return DONE
+
+
+def _keep_compiled() -> None:
+    """What JAX compiles is kept in the user's cache folder, so that the next command starts at once.
+
+    A folder for each kind of processor: a home may be shared by machines that cannot run each other's code. Whoever
+    sets JAX_COMPILATION_CACHE_DIR keeps what they set.
+    """
+    import hashlib
+    import platform
+    from contextlib import suppress
+    from pathlib import Path
+
+    if "JAX_COMPILATION_CACHE_DIR" in os.environ:
+        return
+    features = " ".join(platform.uname()[4:])
+    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
+        features += " ".join(line for line in file if line.startswith(("flags", "Features", "model name")))
+    kind = hashlib.sha256(features.encode()).hexdigest()[:12]
+    with suppress(OSError, RuntimeError):
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        folder = base / "hpsde" / f"compiled-{kind}"
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
+            os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
 
 def _complain(message: str, code: int) -> int:

@@ -27,3 +27,15 @@ class UnknownNameError(HpsdeError, ValueError):
 
 class FileFormatError(HpsdeError, ValueError):
     """A file is not what it should be: another format, a newer version, damaged."""
+
+
+class StorageError(HpsdeError, OSError):
+    """A run's folder cannot be written or read: disk full, no permission, a disk that fails."""
+
+
+class RunLockedError(HpsdeError, RuntimeError):
+    """Another process is working on the same run."""
+
+
+class RolloutsFailedError(HpsdeError, RuntimeError):
+    """So many rollouts failed one after the other that a run was stopped."""

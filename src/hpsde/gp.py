@@ -8,6 +8,14 @@ The parts live in gp_model (posterior, prediction), gp_moments, gp_likelihood an
 and gp_lapack (likelihood and posterior on a CPU, without compilation).
 """
 
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from hpsde._shapes import Array
 from hpsde.gp_fit import (
     DEFAULT_BOUNDS,
     WEAK_PRIOR,
@@ -36,6 +44,21 @@ __all__ = [
     "condition_by_lapack",
     "fit_hyperparameters",
     "option_moments",
+    "posterior",
     "predict",
     "spread_subset",
+    "with_inverse",
 ]
+
+
+def posterior(hyperparameters: Hyperparameters, z: Any, y: Any, mask: Any, mean: float = 0.0, centre: Any = None) -> GP:
+    """As `condition`, the way that suits the machine: by LAPACK on a CPU, compiled elsewhere."""
+    method = condition_by_lapack if jax.default_backend() == "cpu" else condition
+    return method(hyperparameters, z, y, mask, mean, centre)
+
+
+def with_inverse(process: GP, y: Array) -> GP:
+    """A process that was stored without its K^-1, given the y [N] it was conditioned on: the same bits again."""
+    here = np.zeros(process.z.shape[1])  # its points have been centred already
+    again = posterior(process.hyperparameters, process.z, y, process.mask, float(process.mean), here)
+    return process._replace(K_inverse=again.K_inverse)

@@ -95,12 +95,14 @@ def _invert(K: np.ndarray, residual: np.ndarray) -> np.ndarray:
 
 
 @double_precision
-def condition_by_lapack(hyperparameters: Hyperparameters, z: Any, y: Any, mask: Any, mean: float = 0.0) -> GP:
+def condition_by_lapack(
+    hyperparameters: Hyperparameters, z: Any, y: Any, mask: Any, mean: float = 0.0, centre: Any = None
+) -> GP:
     """As `gp_model.condition`, for concrete z [N, Z], y [N], mask [N] on a CPU; nothing is compiled."""
     mask = np.asarray(mask, dtype=bool)
     rows, N = np.flatnonzero(mask), len(mask)
     points = np.asarray(z, dtype=float)[rows]
-    centre = np.sum(points, axis=0) / max(len(rows), 1)
+    centre = np.sum(points, axis=0) / max(len(rows), 1) if centre is None else np.asarray(centre, dtype=float)
     points = points - centre
     log_lengths, log_signal, log_noise = (np.asarray(part, dtype=float) for part in hyperparameters)
 

@@ -52,10 +52,13 @@ def squared_distances(a: Float[Array, "A Z"], b: Float[Array, "B Z"]) -> Float[A
     return jnp.maximum(jnp.sum(a**2, axis=1)[:, None] + jnp.sum(b**2, axis=1)[None, :] - 2.0 * products, 0.0)
 
 
-def centred(z: Float[Array, "N Z"], mask: Bool[Array, " N"]) -> tuple[Float[Array, "N Z"], Float[Array, " Z"]]:
-    """The points less their average, zeros where the mask is false, and the average."""
-    count = jnp.maximum(jnp.sum(mask), 1)
-    centre = jnp.sum(jnp.where(mask[:, None], z, 0.0), axis=0) / count
+def centred(
+    z: Float[Array, "N Z"], mask: Bool[Array, " N"], centre: Float[Array, " Z"] | None = None
+) -> tuple[Float[Array, "N Z"], Float[Array, " Z"]]:
+    """The points less the centre, by default their average; zeros where the mask is false. And the centre."""
+    if centre is None:
+        count = jnp.maximum(jnp.sum(mask), 1)
+        centre = jnp.sum(jnp.where(mask[:, None], z, 0.0), axis=0) / count
     return jnp.where(mask[:, None], z - centre[None, :], 0.0), centre
 
 
@@ -109,12 +112,14 @@ def condition(
     y: Float[Array, " N"],
     mask: Bool[Array, " N"],
     mean: Float[Array, ""] | float = 0.0,
+    centre: Float[Array, " Z"] | None = None,
 ) -> GP:
     """The posterior given the returns y at the points z: beta = K^-1 (y - mean), and K^-1.
 
-    z [N, Z], y [N], mask [N]: false for rows to leave out, which may hold anything finite or not.
+    z [N, Z], y [N], mask [N]: false for rows to leave out, which may hold anything finite or not. centre [Z]: what
+    to measure the points from, by default their average.
     """
-    points, centre = centred(z, mask)
+    points, centre = centred(z, mask, centre)
     _, K = masked_covariance(hyperparameters, points, mask)
     L = jax.lax.linalg.cholesky(K, symmetrize_input=False)
     residual = jnp.where(mask, y - mean, 0.0)

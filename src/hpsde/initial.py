@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -87,18 +88,24 @@ def make_initial(initial: Any, parameter_size: int) -> InitialPolicy:
     return FromDistribution(distribution)
 
 
+@dataclass(frozen=True, eq=False)
 class EstimatedDensity:
     """log pi_0(xi | s) = log p(s, xi) - log p(s) by a mixture of the initial rollouts, in standard units."""
 
+    context_size: int
+    mixture: density.Mixture
+
+    @classmethod
     @double_precision
-    def __init__(self, key: Array, contexts: np.ndarray, parameters: np.ndarray):
+    def fit(cls, key: Array, contexts: np.ndarray, parameters: np.ndarray) -> EstimatedDensity:
+        """The mixture of contexts [N, S] and parameters [N, D]."""
         joint = np.concatenate([contexts, parameters], axis=1)
         rows = padded_size(len(joint))
         weights = jnp.asarray(pad_rows(np.ones(len(joint)), rows))
         x = jnp.asarray(pad_rows(joint, rows))
         prior = density.default_prior(x, weights, DENSITY_COMPONENTS)
-        self.context_size = contexts.shape[1]
-        self.mixture, _ = density.fit(key, x, weights, prior, max_components=DENSITY_COMPONENTS)
+        mixture, _ = density.fit(key, x, weights, prior, max_components=DENSITY_COMPONENTS)
+        return cls(contexts.shape[1], mixture)
 
     @double_precision
     def log_density(self, contexts: np.ndarray, parameters: np.ndarray) -> np.ndarray:

@@ -13,12 +13,12 @@ import numpy as np
 from hpsde._checks import check_count
 from hpsde._precision import double_precision
 from hpsde._progress import progress_bar
+from hpsde.ask_tell import Info, Learner
 from hpsde.errors import InputError
-from hpsde.learner import HPSDE, Info
 from hpsde.methods import DEFAULT_METHOD, make_learner
 from hpsde.policy import HierarchicalPolicy
 from hpsde.tasks.solutions import coverage_and_surplus
-from hpsde.tasks.task import Task, check_task, task_extras, task_from_function, task_measures
+from hpsde.tasks.task import TaskExtras, check_task, task_extras, task_from_function, task_measures
 
 BATCH = 50
 
@@ -49,14 +49,14 @@ class _Clock:
 
 
 @double_precision
-def _sample_contexts(task: Any, seed: int, iteration: int, n: int) -> np.ndarray:
-    # A stream of its own: the learner's draws do not depend on how contexts are drawn.
+def sample_contexts(task: Any, seed: int, iteration: int, n: int) -> np.ndarray:
+    """The contexts [n, S] of an iteration. A stream of its own: it does not depend on what the learner draws."""
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), 1_000_003), iteration)
     return np.asarray(task.sample_contexts(key, n), dtype=float)
 
 
 def iterate(
-    task: Any, learner: HPSDE, *, rollouts: int, batch: int = BATCH, initial_rollouts: int | None = None
+    task: Any, learner: Learner, *, rollouts: int, batch: int = BATCH, initial_rollouts: int | None = None
 ) -> Iterator[Iteration]:
     """Learn `task` until `rollouts` have been done in all, the initial ones included. One item per round.
 
@@ -70,7 +70,7 @@ def iterate(
         iteration = learner.rollouts.next_iteration
         n = min(first if done == 0 else batch, rollouts - done)
         with evaluating:
-            contexts = _sample_contexts(task, learner.seed, iteration, n)
+            contexts = sample_contexts(task, learner.seed, iteration, n)
         with learning:
             parameters = learner.ask(contexts).parameters
         with evaluating:
@@ -135,7 +135,7 @@ def learn(
             "a task has its own contexts and initial distribution, and takes batches; `contexts`, `initial` "
             "and `batched` go with a plain function only"
         )
-    first, total = _budget(check_task(task), initial_rollouts, rollouts)
+    first, total = budget(task_extras(check_task(task)), initial_rollouts, rollouts)
     settings = {"initial_rollouts": first, "expected_rollouts": total} | settings
     learner = make_learner(method, task, seed=seed, **settings)
     with progress_bar(total, enabled=progress) as bar:
@@ -146,9 +146,8 @@ def learn(
     return learner.policy
 
 
-def _budget(task: Task, initial_rollouts: int | None, rollouts: int | None) -> tuple[int, int]:
+def budget(extras: TaskExtras, initial_rollouts: int | None, rollouts: int | None) -> tuple[int, int]:
     """Initial and all rollouts: the task's own or, where fewer are wanted in all, in the same proportion."""
-    extras = task_extras(task)
     total = extras.rollouts if rollouts is None else check_count("rollouts", rollouts, 2)
     first = initial_rollouts
     if first is None:

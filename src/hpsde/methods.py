@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from hpsde.ask_tell import Learner
 from hpsde.errors import UnknownNameError
 from hpsde.learner import HPSDE
 from hpsde.tasks.task import check_task, task_extras
@@ -31,15 +32,19 @@ METHODS: dict[str, Method] = {
 }
 
 
-def make_learner(method: str, task: Any, seed: int = 0, **changes: Any) -> HPSDE:
-    """The named learner for a task, which gives sizes, features and the number of options at most."""
+def new_learner(method: str, context_size: int, parameter_size: int, **arguments: Any) -> Learner:
+    """The named learner; what else it takes is given by name."""
     if method not in METHODS:
         raise UnknownNameError("method", method, METHODS)
+    return HPSDE(context_size, parameter_size, **(METHODS[method].settings | arguments))
+
+
+def make_learner(method: str, task: Any, seed: int = 0, **changes: Any) -> Learner:
+    """The named learner for a task, which gives sizes, features and the number of options at most."""
     extras = task_extras(check_task(task))
     given = {
         "features": extras.features,
         "max_options": extras.max_options,
         "initial_rollouts": extras.initial_rollouts,
     }
-    settings = given | METHODS[method].settings | changes
-    return HPSDE(task.context_size, task.parameter_size, initial=task, seed=seed, **settings)
+    return new_learner(method, task.context_size, task.parameter_size, initial=task, seed=seed, **(given | changes))

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -130,11 +129,8 @@ def _gate(kind: str, arrays: dict[str, np.ndarray]) -> Gate:
     if kind == "marginal":
         return MarginalGate(part["log_share"], part["mean"], part["covariance"])
     hyperparameters = gp.Hyperparameters(*(part[name] for name in gp.Hyperparameters._fields))
-    condition = gp.condition_by_lapack if jax.default_backend() == "cpu" else gp.condition
-    points = part["z"] + part["centre"][None, :]
-    process = condition(hyperparameters, points, part["scores"], part["mask"], float(part["mean"]))
-    # What was conditioned again is equal to rounding; what is stored is equal to the bit.
-    process = process._replace(z=part["z"], beta=part["beta"], centre=part["centre"])
+    stored = (part["z"], part["mask"], part["beta"], jnp.zeros((0, 0)), part["mean"], part["centre"])
+    process = gp.with_inverse(gp.GP(hyperparameters, *stored), part["scores"])
     return GPGate(process, part["scores"], Warp(arrays["gate_warp_returns"], arrays["gate_warp_scores"]))
 
 

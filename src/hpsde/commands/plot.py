@@ -11,7 +11,7 @@ import tyro
 
 @dataclass(frozen=True)
 class Command:
-    """Draw a run that `hpsde run --out DIR` saved.
+    """Draw a run that `hpsde run --out DIR` has kept.
 
     Where context and parameter are one number each: the returns, all rollouts, and the options'
     lines, strong where each rules. For every task: return and number of options against rollouts.
@@ -33,27 +33,37 @@ class Command:
     def __call__(self) -> None:
         """Read the run, draw it, write the figure and say where."""
         from hpsde import load_policy, plots
-        from hpsde.commands import _folder as files
         from hpsde.errors import InputError
-        from hpsde.tasks import make_task
+        from hpsde.runs.files import read_csv, replacing
+        from hpsde.runs.folder import ITERATIONS, POLICY
+        from hpsde.runs.ledger import Ledger
+        from hpsde.runs.making import stored_problem
 
         targets = self.out or (self.folder / "figure.png",)
         for target in targets:
             if target.suffix not in (".png", ".pdf", ".svg"):
                 raise InputError(f"--out must end in .png, .pdf or .svg, not {target.name!r}")
-        needed = (files.CONFIG, files.ITERATIONS, files.ROLLOUTS, files.POLICY)
-        missing = [name for name in needed if not (self.folder / name).is_file()]
+        with Ledger.open(self.folder) as run:
+            rollouts, problem = run.rollouts(), stored_problem(run.config)
+        missing = [name for name in (ITERATIONS, POLICY) if not (self.folder / name).is_file()]
         if missing:
-            raise InputError(f"{self.folder} is not the folder of a run: it has no {', '.join(missing)}")
+            raise InputError(f"{self.folder} has nothing to draw yet: it has no {', '.join(missing)}")
+        if problem is None or not problem.runnable:
+            raise InputError(f"{self.folder} has no task whose returns could be drawn")
 
         figure = plots.run_figure(
-            make_task(files.read_json(self.folder / files.CONFIG)["task"]),
-            load_policy(self.folder / files.POLICY),
-            files.read_arrays(self.folder / files.ROLLOUTS),
-            files.read_csv(self.folder / files.ITERATIONS),
+            problem.make_task(),
+            load_policy(self.folder / POLICY),
+            {
+                "contexts": rollouts.contexts,
+                "parameters": rollouts.parameters,
+                "option": rollouts.option,
+                "failed": rollouts.status != "done",
+            },
+            read_csv(self.folder / ITERATIONS, needed=("rollouts", "batch_mean_return", "options_kept")),
         )
         for target in targets:
             target.parent.mkdir(parents=True, exist_ok=True)
-            with files.replacing(target) as unfinished:
+            with replacing(target) as unfinished:
                 figure.savefig(unfinished)
             print(target)

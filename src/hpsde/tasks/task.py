@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -19,6 +20,7 @@ __all__ = [
     "FunctionTask",
     "Task",
     "TaskExtras",
+    "check_seeds",
     "check_task",
     "task_extras",
     "task_from_function",
@@ -69,6 +71,10 @@ class TaskExtras:
     max_options: O_max, the most options a policy may have.
     initial_rollouts, rollouts: rollouts of the start policy, and all rollouts with these included.
     has_initial_density: False when `log_initial` is not known, so that the density must be estimated.
+    takes_seeds: True when a rollout draws random numbers. The task is then called
+        evaluate(contexts, parameters, seeds=[N] int64), one seed for each rollout, and what a rollout returns
+        depends on its context, parameters and seed alone, so that it is the same wherever it runs. Called
+        without seeds, the rollouts have the seeds 0, 1, ... N - 1.
     parameter_bounds: (low [D], high [D]) in which solutions are looked for; `evaluate` does not enforce them.
     solutions: the solutions the task is known to have.
     """
@@ -79,6 +85,7 @@ class TaskExtras:
     initial_rollouts: int = 600
     rollouts: int = 1050
     has_initial_density: bool = True
+    takes_seeds: bool = False
     parameter_bounds: tuple[np.ndarray, np.ndarray] | None = None
     solutions: tuple[Solution, ...] = ()
 
@@ -115,6 +122,7 @@ class FunctionTask:
     initial: Distribution
     name: str
     batched: bool = False
+    takes_seeds: bool = False
     evaluation: np.ndarray | None = None
     description: str = TaskExtras.description
     features: Any = TaskExtras.features
@@ -152,14 +160,22 @@ class FunctionTask:
         self._checked(contexts, parameters)
         return _numbers(self.initial.log_prob(parameters))
 
-    def evaluate(self, contexts: Any, parameters: Any) -> Float[np.ndarray, " N"]:
-        """The function's returns. What it raises passes through; so does a NaN, which is a failed rollout."""
+    def evaluate(self, contexts: Any, parameters: Any, seeds: Any = None) -> Float[np.ndarray, " N"]:
+        """The function's returns. What it raises passes through; so does a NaN, which is a failed rollout.
+
+        seeds: one whole number for each rollout, [N]; 0, 1, ... where none are given. They go to a function
+            that takes seeds, and are of no concern to others.
+        """
         s, xi = self._checked(contexts, parameters)
+        numbers = check_seeds(seeds, len(xi))
         if self.batched:
             arguments = (xi.copy(),) if self.contexts is None else (s.copy(), xi.copy())
-            return _batch_returns(self.function(*arguments), len(xi))
+            named = {"seeds": numbers} if self.takes_seeds else {}
+            return _batch_returns(self.function(*arguments, **named), len(xi))
         rollouts = zip(xi.copy()) if self.contexts is None else zip(s.copy(), xi.copy(), strict=True)
-        return np.array([_one_return(self.function(*arguments)) for arguments in rollouts], dtype=float)
+        seeded = [{"seed": seed} if self.takes_seeds else {} for seed in numbers.tolist()]
+        returns = [_one_return(self.function(*each, **seed)) for each, seed in zip(rollouts, seeded, strict=True)]
+        return np.array(returns, dtype=float)
 
     def evaluation_contexts(self) -> Float[np.ndarray, "C S"]:
         """`evaluation` where given; else an even grid of 201 for one bounded number, the one empty context
@@ -194,6 +210,8 @@ def task_from_function(
 
     function: (context [S], parameters [D]) -> the return of one rollout; without contexts, (parameters [D])
         -> the return. It always gets numpy arrays, also of one number, and returns NaN when a rollout failed.
+        One that has a parameter named `seed` (batched: `seeds`, an array [N]) is given it by name: a whole
+        number, another one for each rollout, of which all that is random in the rollout should be drawn.
     initial: the distribution of the first, exploring parameters: hpsde.Uniform, hpsde.Gaussian, or an array
         of samples [M, D].
     contexts: the distribution of the contexts in the same forms, or None when the task has no context.
@@ -219,9 +237,29 @@ def task_from_function(
         initial=as_distribution(initial, "initial"),
         name=getattr(function, "__name__", type(function).__name__) if name is None else name,
         batched=batched,
+        takes_seeds=_has_parameter(function, "seeds" if batched else "seed"),
         evaluation=evaluation,
         **extras,
     )
+
+
+def check_seeds(seeds: Any, rows: int) -> np.ndarray:
+    """Seeds [rows], int64, none below 0; 0, 1, ... where none are given."""
+    if seeds is None:
+        return np.arange(rows, dtype=np.int64)
+    array = np.asarray(seeds)
+    if array.shape != (rows,) or (rows and array.dtype.kind not in "iu"):
+        raise InputError(f"seeds must be {rows} whole numbers; got {_described(seeds, array)}")
+    if rows and (array.min() < 0 or array.max() > np.iinfo(np.int64).max):
+        raise InputError(f"seeds must lie between 0 and 2^63 - 1; got {array.min()} to {array.max()}")
+    return array.astype(np.int64)
+
+
+def _has_parameter(function: Callable[..., Any], name: str) -> bool:
+    try:
+        return name in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # some functions written in C do not say
+        return False
 
 
 def _one_return(value: Any) -> float:

@@ -1,0 +1,239 @@
+"""Ask and tell: the shell that all learners share. It checks what comes in and keeps the rollouts."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import numpy as np
+
+from hpsde._checks import check_count, check_returns, check_rows
+from hpsde._precision import double_precision
+from hpsde._shapes import Array
+from hpsde.errors import AskTellError, InputError
+from hpsde.initial import make_initial
+from hpsde.policy import HierarchicalPolicy
+from hpsde.rollouts import INITIAL, Rollouts
+
+# What the seed is split for: every use of randomness has its own stream.
+ASK, UPDATE, DENSITY = range(3)
+
+
+class Proposal(NamedTuple):
+    """What `ask` proposes: parameters [N, D], the option of each (-1: initial policy), and log pi(xi | s)."""
+
+    parameters: np.ndarray
+    option: np.ndarray
+    log_density: np.ndarray
+
+
+@dataclass(frozen=True)
+class Info:
+    """Where a learner stands: rollouts told so far, and what the last re-estimation of the policy went through."""
+
+    rollouts: int = 0
+    failed: int = 0
+    updates: int = 0
+    options_kept: int = 0
+    ess: float = float("nan")
+    temperature: float = float("nan")
+    flattening: float = float("nan")
+    lower_bound: float = float("nan")
+    warm: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as a dictionary."""
+        return asdict(self)
+
+
+class _Asked(NamedTuple):
+    """Rollouts that were proposed and not told yet."""
+
+    contexts: np.ndarray
+    option: np.ndarray
+    behaviour: int
+
+
+class Learner(ABC):
+    """What all learners do alike. One of its own has `_draw` and `_estimate`.
+
+    `ask` and `tell` are for people: strictly in turn, all rollouts of an ask told at once. Beneath them are
+    `propose`, `observe` and `update`, for a caller that keeps account of its rollouts itself.
+    """
+
+    # What a learner must remember besides its rollouts to go on to the bit.
+    STATE: ClassVar[tuple[str, ...]] = ("info", "proposals", "_policy", "_policy_rollouts")
+
+    def __init__(
+        self,
+        context_size: int,
+        parameter_size: int,
+        *,
+        initial: Any,
+        initial_rollouts: int,
+        expected_rollouts: int,
+        seed: int,
+    ):
+        self.context_size = check_count("context_size", context_size, 0)
+        self.parameter_size = check_count("parameter_size", parameter_size, 1)
+        self.initial_rollouts = check_count("initial_rollouts", initial_rollouts, 2)
+        self.expected_rollouts = check_count("expected_rollouts", expected_rollouts, 0)
+        self.seed = check_count("seed", seed, 0)
+        self.rollouts = Rollouts(self.context_size, self.parameter_size)
+        self.info = Info()
+        self.proposals = 0  # how often parameters were proposed: every time has its own random numbers
+        self._initial = make_initial(initial, self.parameter_size)
+        self._asked: _Asked | None = None
+        self._policy: HierarchicalPolicy | None = None
+        self._policy_rollouts = 0  # how many rollouts the policy was learned from
+
+    @abstractmethod
+    def _draw(self, key: Array, rows: np.ndarray, policy: HierarchicalPolicy) -> Proposal:
+        """Parameters by the policy, as it explores."""
+
+    @abstractmethod
+    def _estimate(self, key: Array, usable: np.ndarray) -> HierarchicalPolicy:
+        """The policy from the usable rollouts [N]; `info` says how it went."""
+
+    def recall(self, contexts: np.ndarray, option: np.ndarray) -> None:  # noqa: B027 - not all learners need it
+        """The present policy chose these options [N] in contexts [N, S]; `propose` has said so already."""
+
+    def ask(self, contexts: Any = None, *, count: int | None = None) -> Proposal:
+        """Parameters to try in these contexts [N, S]; without contexts (S = 0), `count` of them."""
+        if self._asked is not None:
+            raise AskTellError(
+                f"ask was called again before the {len(self._asked.contexts)} rollouts of the last ask were "
+                "told; call tell with their returns (mark those that did not run as failed), or forget_asked"
+            )
+        rows = self.check_contexts(contexts, count)
+        by_policy = self.rollouts.usable >= self.initial_rollouts
+        if by_policy:
+            self.policy  # noqa: B018 - learns from what was told since
+        proposal = self.propose(rows, by_policy)
+        self._asked = _Asked(rows, proposal.option, self.info.updates if by_policy else 0)
+        return proposal
+
+    @double_precision
+    def propose(self, contexts: np.ndarray, by_policy: bool) -> Proposal:
+        """Parameters for contexts [N, S], by the policy as it stands or by the initial one."""
+        key = self._key(ASK, self.proposals)
+        if not by_policy:
+            proposal = self._draw_initial(key, contexts)
+        elif self._policy is None:
+            raise AskTellError("there is no policy yet to propose parameters; update must come first")
+        else:
+            proposal = self._draw(key, contexts, self._policy)
+        self.proposals += 1
+        return proposal
+
+    def _draw_initial(self, key: Array, rows: np.ndarray) -> Proposal:
+        parameters = self._initial.sample(key, rows)
+        log_density = self._initial.log_density(rows, parameters)
+        unknown = np.full(len(rows), np.nan)
+        log_density = unknown if log_density is None else log_density
+        return Proposal(parameters, np.full(len(rows), INITIAL), log_density)
+
+    @double_precision
+    def tell(self, contexts: Any, parameters: Any, returns: Any, *, failed: Any = None) -> None:
+        """The returns of the asked rollouts or, when none were asked, rollouts of the initial policy.
+
+        `failed` marks rollouts that gave no return: they are recorded and left out of learning. Nothing is
+        taken in unless all of it is in order.
+        """
+        asked = self._asked
+        count = None if asked is None else len(asked.contexts)
+        xi = check_rows("parameters", parameters, self.parameter_size, count)
+        if len(xi) == 0:
+            raise InputError("tell needs at least one rollout; got 0 rows")
+        rows = self.check_contexts(contexts, len(xi), "tell")
+        values, lost = check_returns(returns, len(xi), failed)
+        if asked is not None:
+            _check_same_contexts(rows, asked.contexts)
+        behaviour = 0 if asked is None else asked.behaviour
+        self.check_possible(rows[~lost], xi[~lost], np.full(len(xi), behaviour)[~lost])
+        option = np.full(len(xi), INITIAL) if asked is None else asked.option
+        self.observe(rows, xi, values, lost, option, np.full(len(xi), behaviour))
+        self._asked = None
+
+    def observe(
+        self,
+        contexts: np.ndarray,
+        parameters: np.ndarray,
+        returns: np.ndarray,
+        failed: np.ndarray,
+        option: np.ndarray,
+        behaviour: np.ndarray,
+    ) -> None:
+        """Take in checked rollouts: contexts [N, S], parameters [N, D], the rest [N]."""
+        self.rollouts.append(
+            contexts=contexts,
+            parameters=parameters,
+            returns=returns,
+            failed=failed,
+            option=option,
+            behaviour=behaviour,
+            iteration=np.full(len(returns), self.rollouts.next_iteration),
+        )
+        self.info = replace(self.info, rollouts=len(self.rollouts), failed=int(self.rollouts.failed.sum()))
+
+    def check_possible(self, contexts: np.ndarray, parameters: np.ndarray, behaviour: np.ndarray) -> None:
+        """An importance weight divides by the density: what the initial policy cannot do must not come from it."""
+        log_density = self._initial.log_density(contexts, parameters)
+        bad = np.flatnonzero([] if log_density is None else np.isneginf(log_density) & (behaviour == 0))
+        if len(bad):
+            raise InputError(
+                "parameters must be possible under the initial policy, whose rollouts these are; row "
+                f"{bad[0]}, {parameters[bad[0]].tolist()}, has density 0 ({len(bad)} such). Give an "
+                "`initial` that covers them, or samples, whose density is estimated"
+            )
+
+    def forget_asked(self) -> None:
+        """Give up the rollouts of the last ask, so that ask can be called again."""
+        self._asked = None
+
+    @property
+    def policy(self) -> HierarchicalPolicy:
+        """The policy learned from all rollouts told so far, re-estimated when there are new ones."""
+        if self._policy is None or self._policy_rollouts != self.rollouts.usable:
+            return self.update()
+        return self._policy
+
+    @double_precision
+    def update(self) -> HierarchicalPolicy:
+        """Learn from all rollouts observed so far; the new policy."""
+        if self.rollouts.usable < 2:
+            raise AskTellError(
+                f"a policy needs at least 2 rollouts that did not fail; {len(self.rollouts)} were told, "
+                f"{int(self.rollouts.failed.sum())} of them failed"
+            )
+        self._policy = self._estimate(self._key(UPDATE, self.info.updates), ~self.rollouts.failed)
+        self._policy_rollouts = self.rollouts.usable
+        self.info = replace(self.info, updates=self.info.updates + 1)
+        return self._policy
+
+    def check_contexts(self, contexts: Any, count: int | None, caller: str = "ask") -> np.ndarray:
+        """Contexts [N, S] as rows; where there are none, `count` empty ones."""
+        if contexts is None:
+            if self.context_size:
+                raise InputError(f"{caller} needs contexts [N, {self.context_size}]; got none")
+            if count is None:
+                raise InputError("ask needs to know how many parameters: ask(count=N)")
+            return np.zeros((check_count("count", count, 1), 0))
+        rows = check_rows("contexts", contexts, self.context_size, count)
+        if len(rows) == 0:
+            raise InputError(f"{caller} needs at least one context; got 0 rows")
+        return rows
+
+    def _key(self, stream: int, index: int) -> Array:
+        return jax.random.fold_in(jax.random.fold_in(jax.random.key(self.seed), stream), index)
+
+
+def _check_same_contexts(told: np.ndarray, asked: np.ndarray) -> None:
+    if not np.array_equal(told, asked):
+        row = int(np.flatnonzero((told != asked).any(axis=1))[0])
+        raise AskTellError(
+            f"tell got other contexts than the last ask was given: row {row} is {told[row].tolist()}, asked "
+            f"was {asked[row].tolist()}; tell all rollouts of an ask at once, in its order"
+        )

@@ -1,0 +1,95 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import tyro
+
+from hpsde.errors import InputError
+
+Count = Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="(default: the task's own)")]
+Distribution = Annotated[str | None, tyro.conf.arg(metavar="DISTRIBUTION", help_behavior_hint="")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnerOptions:
+    """How to learn."""
+
+    method: Annotated[str, tyro.conf.arg(metavar="NAME")] = "hpsde-reps-gp"
+    """Name of the method; `hpsde methods` lists them."""
+    seed: Annotated[int, tyro.conf.arg(metavar="K")] = 0
+    """Seed of all randomness: the same seed on the same machine gives the same bits."""
+    rollouts: Count = None
+    """All rollouts together, the initial ones included."""
+    initial_rollouts: Count = None
+    """Rollouts of the initial policy, before the first learning step."""
+    batch: Annotated[int, tyro.conf.arg(metavar="N")] = 50
+    """Rollouts between two learning steps."""
+    max_options: Count = None
+    """The most options (solutions) to look for."""
+    set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE...", help_behavior_hint="")] = ()
+    """Other settings of the learner; `hpsde settings` lists them."""
+
+    def learner_arguments(self) -> dict[str, Any]:
+        """As `hpsde.Run.create` takes them."""
+        for name in ("rollouts", "initial_rollouts", "batch", "max_options"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"--{name.replace('_', '-')} must be at least 1, not {value}")
+        if self.seed < 0:
+            raise InputError(f"--seed must be 0 or more, not {self.seed}")
+        given = {} if self.max_options is None else {"max_options": self.max_options}
+        names = ("method", "seed", "rollouts", "initial_rollouts", "batch")
+        return dict(map(parse_setting, self.set)) | given | {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutorOptions:
+    """Where to evaluate rollouts."""
+
+    workers: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="(default: in this process)")] = None
+    """Evaluate rollouts in N processes of this machine."""
+    cluster: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS", help_behavior_hint="")] = None
+    """Evaluate rollouts on a dask cluster: tcp://host:port, or the path of a scheduler file."""
+    timeout: Annotated[float | None, tyro.conf.arg(metavar="SECONDS", help_behavior_hint="(default: none)")] = None
+    """Seconds that a rollout may take; one that takes longer fails."""
+    max_failures: Annotated[int, tyro.conf.arg(metavar="N")] = 20
+    """Stop when so many rollouts failed one after the other."""
+    json: bool = False
+    """Print one JSON object with the result instead of the summary."""
+    quiet: bool = False
+    """No progress bar and no summary."""
+
+    def executor_arguments(self) -> dict[str, Any]:
+        """As `hpsde.Run.learn` takes them."""
+        names = ("workers", "cluster", "timeout", "max_failures")
+        return {name: getattr(self, name) for name in names} | {"progress": not self.quiet}
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    """'kappa=2' as ('kappa', 2): a number, True, False or None where it reads as one, else the text."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise InputError(f"--set takes NAME=VALUE, like kappa=2; got {text!r}")
+    try:
+        return name.replace("-", "_"), ast.literal_eval(value)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return name.replace("-", "_"), value
+
+
+def print_json(data: Any) -> None:
+    """Print one JSON value; numbers that are not finite become null."""
+    from hpsde.runs.files import json_ready
+
+    print(json.dumps(json_ready(data), allow_nan=False))
+
+
+def check_numbers(name: str, values: tuple[float, ...]) -> None:
+    """An error where a number of the command line is not finite."""
+    if not all(map(math.isfinite, values)):
+        raise InputError(f"--{name}: expected finite numbers, got {' '.join(map(str, values))}")

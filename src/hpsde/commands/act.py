@@ -1,0 +1,49 @@
+"""`hpsde act`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from hpsde.commands._options import check_numbers, print_json
+
+
+@dataclass(frozen=True)
+class Command:
+    """Use what was learned: the best known parameters for a context, and those of every option, as JSON.
+
+    Reads the policy of a run's last learning step, or any policy file. Nothing is asked or learned.
+
+    examples:
+      hpsde act runs/robot --context 0.3
+      hpsde act throw.npz --context 5
+
+    exit codes: 0 done, 2 wrong usage or input.
+    """
+
+    where: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    """The folder of a run, or a policy file."""
+    context: Annotated[tuple[float, ...], tyro.conf.arg(metavar="S...", help_behavior_hint="")] = ()
+    """The numbers of the context; none where the task has no context."""
+
+    def __call__(self) -> None:
+        """Print it."""
+        from hpsde import load_policy
+        from hpsde.errors import InputError
+        from hpsde.runs.folder import POLICY
+
+        check_numbers("context", self.context)
+        path = self.where / POLICY if self.where.is_dir() else self.where
+        if not path.is_file():
+            raise InputError(f"{self.where} has no policy: expected a run that has learned, or a policy file")
+        policy = load_policy(path)
+        if len(self.context) != policy.context_size:
+            raise InputError(f"--context: expected {policy.context_size} numbers, got {len(self.context)}")
+        contexts = [list(self.context)]
+        means, values = policy.option_means(contexts)[:, 0], policy.expected_returns(contexts)[:, 0]
+        chosen = int(policy.choose(contexts)[0])
+        options = [{"parameters": mean, "expected_return": value} for mean, value in zip(means, values, strict=True)]
+        print_json({"context": contexts[0], "option": chosen, "parameters": means[chosen], "options": options})

@@ -1,0 +1,33 @@
+"""`hpsde status`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from hpsde.commands._options import print_json
+
+
+@dataclass(frozen=True)
+class Command:
+    """Say where a run stands, as JSON. Changes nothing, and works while the run is running.
+
+    rollouts: how many there are to be. done, failed, asked: how many there are of each; open: the
+    numbers of those asked for and not told. steps: learning steps so far. options_kept: solutions
+    found. running: who is working on it now.
+
+    exit codes: 0 done, 2 not the folder of a run.
+    """
+
+    folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    """The folder of the run."""
+
+    def __call__(self) -> None:
+        """Print it."""
+        from hpsde.runs.ledger import Ledger
+
+        with Ledger.open(self.folder) as run:
+            print_json(run.status().as_dict())

@@ -1,0 +1,235 @@
+"""The loop of Algorithm 1 over a stored run: propose, evaluate, tell, learn, until the rollouts are spent.
+
+Every decision of the loop follows from the store, so a process that was killed at any moment and started again
+goes on as if nothing had happened. Rollouts are evaluated in fixed chunks with seeds of their own, so the result
+depends neither on where they are evaluated nor on how many at a time.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from hpsde._checks import check_count
+from hpsde._progress import ProgressBar, progress_bar
+from hpsde.errors import AskTellError, InputError, RolloutsFailedError
+from hpsde.learning import measure, sample_contexts
+from hpsde.policy import HierarchicalPolicy
+from hpsde.runs.executors import Executor, make_executor
+from hpsde.runs.files import write_csv, write_json
+from hpsde.runs.folder import CONFIG, ITERATIONS
+from hpsde.runs.jobs import Job, Outcome
+from hpsde.runs.making import stored_problem
+from hpsde.runs.run import Run
+from hpsde.runs.store import Rows
+from hpsde.tasks.task import check_task
+
+MAX_FAILURES = 20
+
+
+def drive(
+    run: Run,
+    task: Any = None,
+    *,
+    rollouts: int | None = None,
+    workers: int | None = None,
+    cluster: Any = None,
+    timeout: float | None = None,
+    max_failures: int = MAX_FAILURES,
+    retry_failed: bool = False,
+    progress: bool = True,
+) -> HierarchicalPolicy:
+    """Run the rollouts that are left, learn from them, and give back the policy.
+
+    task: what evaluates them, where the run was not made with a task or function that it can find itself.
+    rollouts: how many there are to be in all, where it is more than was said when the run was made.
+    workers, cluster, timeout: where rollouts are evaluated, and how many seconds one may take; see `make_executor`.
+    max_failures: so many failures one after the other stop the run.
+    retry_failed: evaluate again the failed rollouts that nothing was learned since.
+
+    Ctrl-C lets the rollouts under way end, then raises KeyboardInterrupt; a second one does not wait for them.
+    """
+    check_count("max_failures", max_failures, 1)
+    with run.lock.hold("run"):
+        if rollouts is not None:
+            _extend(run, rollouts)
+        if retry_failed:
+            run.log(f"{run.store.reopen_failed()} failed rollouts are tried again")
+        run.task = _task(run, task)
+        with (
+            make_executor(run.task, workers=workers, cluster=cluster, timeout=timeout) as executor,
+            _stopped_by_signals(executor) as interrupted,
+            progress_bar(run.config.rollouts, enabled=progress) as bar,
+        ):
+            run.log(f"running with {executor.workers} worker{'s' if executor.workers > 1 else ''}")
+            try:
+                _Loop(run, executor, bar, max_failures, interrupted).until_done()
+            finally:
+                write_iterations(run)
+        run.log("done")
+        return run.policy
+
+
+def _extend(run: Run, rollouts: int) -> None:
+    """More rollouts than was said when the run was made."""
+    if check_count("rollouts", rollouts, 2) < run.config.rollouts:
+        raise InputError(f"rollouts: this run has {run.config.rollouts}; expected at least as many, got {rollouts}")
+    run.config = replace(run.config, rollouts=rollouts)
+    write_json(run.folder / CONFIG, run.config.as_dict())
+
+
+def _task(run: Run, task: Any) -> Any:
+    if task is None and run.task is None:
+        problem = stored_problem(run.config)
+        if problem is None or not problem.runnable:
+            raise InputError(
+                f"{run.folder} has no function that could run its rollouts: ask for them and tell them, or give a "
+                "task: Run.open(folder).learn(task)"
+            )
+        task = problem.make_task()
+    task = check_task(run.task if task is None else task)
+    sizes, wanted = (task.context_size, task.parameter_size), (run.config.context_size, run.config.parameter_size)
+    if sizes != wanted:
+        raise InputError(f"the task must have {wanted[0]} contexts and {wanted[1]} parameters; it has {sizes}")
+    return task
+
+
+class _Loop:
+    """What the loop needs to know besides what is in the store."""
+
+    def __init__(
+        self, run: Run, executor: Executor, bar: ProgressBar, max_failures: int, interrupted: Callable[[], bool]
+    ):
+        self.run, self.executor, self.bar = run, executor, bar
+        self.max_failures, self.interrupted = max_failures, interrupted
+        self.failures_in_a_row = 0
+        self.task_seconds = 0.0
+        self.shown: dict[str, Any] = {}
+
+    def until_done(self) -> None:
+        """Whatever the store says comes next, until nothing does."""
+        while not self.interrupted():
+            counts = self.run.store.counts()
+            if counts["asked"]:
+                self.evaluate(self.run.store.rows("status = 'asked'"))
+            elif counts["done"] >= 2 and self.run.store.new_usable():
+                self.learn()
+            elif sum(counts.values()) < self.run.config.rollouts:
+                self.ask(counts)
+            elif counts["done"] < 2:
+                raise AskTellError(
+                    f"{counts['failed']} of {sum(counts.values())} rollouts failed: nothing to learn from"
+                )
+            else:
+                return
+        self.run.log("interrupted")
+        raise KeyboardInterrupt
+
+    def ask(self, counts: dict[str, int]) -> None:
+        """Store the next rollouts to evaluate."""
+        config, done = self.run.config, sum(counts.values())
+        count = min(config.batch if done else config.initial_rollouts, config.rollouts - done)
+        contexts = sample_contexts(self.run.task, config.seed, self.run.store.position()[1], count)
+        self.run.propose(contexts, by_policy=counts["done"] >= config.initial_rollouts)
+
+    def evaluate(self, rows: Rows) -> None:
+        """Have rollouts evaluated, and store every outcome as it comes."""
+        counts = self.run.store.counts()
+        self.show(counts, min(len(rows), self.executor.workers * self.run.config.chunk))
+        for outcome in self.executor.run(_jobs(rows, self.run.store.first_ids(), self.run.config.chunk)):
+            self.run.store.tell(
+                (number, None if reason else float(value), reason, None)
+                for number, value, reason in zip(outcome.ids, outcome.returns, outcome.reasons, strict=True)
+            )
+            self.task_seconds += outcome.seconds
+            counts["failed"] += sum(reason is not None for reason in outcome.reasons)
+            counts["done"] += sum(reason is None for reason in outcome.reasons)
+            self.show(counts, self.executor.under_way)
+            self.count_failures(outcome)
+
+    def count_failures(self, outcome: Outcome) -> None:
+        """Stop when too many rollouts failed one after the other."""
+        for number, reason in zip(outcome.ids, outcome.reasons, strict=True):
+            self.failures_in_a_row = 0 if reason is None else self.failures_in_a_row + 1
+            if reason is not None:
+                self.run.log(f"rollout {number} failed: {reason.strip().splitlines()[-1]}")
+            if self.failures_in_a_row >= self.max_failures:
+                raise RolloutsFailedError(
+                    f"{self.failures_in_a_row} rollouts failed one after the other; the last one, rollout {number}, "
+                    f"because:\n{reason}\nWhat was told is stored. Mend the cause, then go on with: "
+                    f"hpsde resume {self.run.folder} --retry-failed"
+                )
+
+    def learn(self) -> None:
+        """A learning step, with what the policy is worth where that is measured."""
+        task, seconds = self.run.task, self.task_seconds
+
+        def more(policy: HierarchicalPolicy) -> dict[str, Any]:
+            measured = measure(task, policy) if self.run.config.measure else {}
+            return measured | {"task_seconds": seconds}
+
+        record = self.run.learn_step(more)
+        self.task_seconds = 0.0
+        value = record.get("greedy_mean_return", record["batch_mean_return"])
+        self.shown = {"mean_return": value, "options_kept": record["options_kept"], "ess": record["ess"]}
+        self.run.log(f"step {record['updates']}: {record['rollouts']} rollouts, {record['options_kept']} options")
+
+    def show(self, counts: dict[str, int], under_way: int) -> None:
+        """Bring the progress bar up to date."""
+        done, failed = counts["done"] + counts["failed"], counts["failed"]
+        self.bar.update(done, under_way=under_way, failed=failed or None, **self.shown)
+
+
+def _jobs(rows: Rows, first_ids: dict[int, int], chunk: int) -> list[Job]:
+    """Rollouts in the chunks of their ask: the same ones whenever they are evaluated."""
+    groups: dict[tuple[int, int], list[int]] = {}
+    for i, (ask, number) in enumerate(zip(rows.ask.tolist(), rows.id.tolist(), strict=True)):
+        groups.setdefault((ask, (number - first_ids[ask]) // chunk), []).append(i)
+    return [
+        Job(
+            ids=tuple(rows.id[place].tolist()),
+            contexts=rows.contexts[place],
+            parameters=rows.parameters[place],
+            seeds=tuple(rows.seed[place].tolist()),
+        )
+        for place in groups.values()
+    ]
+
+
+@contextmanager
+def _stopped_by_signals(executor: Executor) -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C was pressed or the process was asked to end: the first time, what is under way may finish."""
+    received: list[int] = []
+
+    def handle(number: int, _: object) -> None:
+        if received:
+            raise KeyboardInterrupt
+        received.append(number)
+        executor.stop()
+        print("hpsde: waiting for the rollouts under way; Ctrl-C again stops at once", file=sys.stderr)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    old = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(received)
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+def write_iterations(run: Run) -> None:
+    """The learning steps as a table for plots: `iterations.csv`. Seconds are summed over the steps."""
+    rows, learning, evaluating = [], 0.0, 0.0
+    for record in run.store.steps():
+        learning += record.get("learner_seconds") or 0.0
+        evaluating += record.get("task_seconds") or 0.0
+        rows.append(record | {"learner_seconds": learning, "task_seconds": evaluating})
+    if rows:
+        write_csv(run.folder / ITERATIONS, rows)

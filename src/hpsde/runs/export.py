@@ -1,0 +1,75 @@
+"""All rollouts of a run as a table in one file: CSV or Parquet."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+from hpsde.errors import InputError, StorageError
+from hpsde.runs.files import replacing
+from hpsde.runs.folder import FILES
+from hpsde.runs.store import Store
+
+FORMATS = ("csv", "parquet")
+
+
+def export(store: Store, path: Path, to: str) -> None:
+    """Write the table to `path`, whole or not at all; `to` is one of FORMATS."""
+    if path.name in FILES and path.parent.resolve() == store.path.parent.resolve():
+        raise InputError(f"{path} is a file of the run itself; give another name")
+    columns = table(store)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror or error}") from error
+    with replacing(path) as unfinished:
+        if to == "csv":
+            _write_csv(unfinished, columns)
+        else:
+            _write_parquet(unfinished, columns)
+
+
+def table(store: Store) -> dict[str, list[Any]]:
+    """Columns by name. A context of two numbers is context_1 and context_2; parameters are those that were run."""
+    names, rows = store.table()
+    store.rows()  # checks every number
+    columns: dict[str, list[Any]] = {}
+    for i, name in enumerate(names):
+        values = [row[i] for row in rows]
+        if name == "parameters":
+            executed = [row[names.index("executed")] for row in rows]
+            values = [asked if other is None else other for asked, other in zip(values, executed, strict=True)]
+        if name in ("context", "parameters"):
+            numbers = [json.loads(text) for text in values]
+            size = store.context_size if name == "context" else store.parameter_size
+            title = name.removesuffix("s")
+            columns |= {f"{title}_{j + 1}": [row[j] for row in numbers] for j in range(size)}
+        elif name == "executed":
+            columns["as_asked"] = [value is None for value in values]
+        else:
+            columns[name] = values
+    return columns
+
+
+def _write_csv(path: Path, columns: dict[str, list[Any]]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+
+
+def _write_parquet(path: Path, columns: dict[str, list[Any]]) -> None:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise InputError("parquet needs pyarrow: pip install 'hpsde[parquet]'") from error
+    numbers = {"return", "log_density"}
+    types = {name: pyarrow.float64() for name in columns if name in numbers or name.startswith(("context_", "param"))}
+    types |= dict.fromkeys(("id", "ask", "option", "seed", "policy", "step"), pyarrow.int64())
+    types |= dict.fromkeys(("status", "reason", "asked_at", "told_at"), pyarrow.string())
+    types["as_asked"] = pyarrow.bool_()
+    arrays = [pyarrow.array(values, type=types[name]) for name, values in columns.items()]
+    parquet.write_table(pyarrow.Table.from_arrays(arrays, names=list(columns)), path)

@@ -1,0 +1,49 @@
+"""The files of a run's folder, by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hpsde.errors import InputError, StorageError
+from hpsde.runs.lock import RunLock
+
+CONFIG = "config.json"
+"""What was asked for, and the versions it was made with."""
+DATABASE = "rollouts.sqlite"
+"""All rollouts and learning steps. The one file that everything else follows from."""
+STATE = "learner.npz"
+"""What the learner remembers, so that it need not learn everything again."""
+POLICY = "policy.npz"
+"""The policy of the last learning step (`hpsde.load_policy`)."""
+ITERATIONS = "iterations.csv"
+"""One line per learning step: rollouts, returns, options, ESS, seconds."""
+RESULT = "result.json"
+"""What was found, when the run has reached its end."""
+LOG = "log.txt"
+"""What happened when, for people."""
+LOCK = "lock"
+"""Who is working on the run now."""
+
+FILES = (CONFIG, DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", STATE, POLICY, ITERATIONS, RESULT, LOG, LOCK)
+
+
+def prepare_folder(folder: Path, overwrite: bool) -> None:
+    """Make the folder. One with something in it is left alone; with `overwrite`, a run's files are removed."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; a run needs a folder")
+    try:
+        if folder.is_dir() and any(folder.iterdir()):
+            if not overwrite:
+                known = "a run" if (folder / CONFIG).exists() else "something else"
+                raise InputError(
+                    f"{folder} has {known} in it; give a new or empty folder, go on with a run that is there (resume), "
+                    "or overwrite it (--force, overwrite=True)"
+                )
+            with RunLock(folder / LOCK).hold("overwrite"):
+                for name in FILES:
+                    (folder / name).unlink(missing_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
+    except StorageError:
+        raise
+    except OSError as error:
+        raise StorageError(f"{folder} cannot be written: {error.strerror}") from error

@@ -1,0 +1,129 @@
+"""What a new run is made of: from the words or objects of its user to a configuration, and from that to a learner."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from hpsde._checks import check_count
+from hpsde.ask_tell import Learner
+from hpsde.distributions import as_distribution
+from hpsde.errors import FileFormatError, InputError
+from hpsde.learning import budget
+from hpsde.methods import new_learner
+from hpsde.problems import Problem, distribution_text, problem_from_words
+from hpsde.runs.config import RunConfig, versions
+from hpsde.runs.folder import CONFIG
+from hpsde.settings import Settings
+from hpsde.tasks.task import check_task, task_extras, task_from_function
+
+CHUNK = 25
+
+
+def make_config(
+    what: Any,
+    words: dict[str, Any],
+    *,
+    name: str,
+    method: str,
+    seed: int,
+    rollouts: int | None,
+    initial_rollouts: int | None,
+    batch: int,
+    chunk: int | None,
+    measure: bool | None,
+    settings: dict[str, Any],
+) -> tuple[RunConfig, Any]:
+    """The configuration of a new run, and its task where there is one. `Run.create` explains the arguments."""
+    problem, task = problem_and_task(what, words)
+    silent: Any = object()  # a task that says nothing of itself
+    said = silent if task is None else task
+    extras = task_extras(said) if problem is None else problem.extras(said)
+    first, total = budget(extras, initial_rollouts, rollouts)
+    given = {"features": extras.features, "max_options": extras.max_options}
+    given |= {} if problem is None else problem.settings
+    config = RunConfig(
+        run=uuid.uuid4().hex,
+        name=str(task.name) if task is not None else (problem and problem.name) or name,
+        problem=None if problem is None else problem.as_dict(),
+        context_size=int(getattr(problem if task is None else task, "context_size")),  # noqa: B009 - of either
+        parameter_size=int(getattr(problem if task is None else task, "parameter_size")),  # noqa: B009
+        method=method,
+        seed=check_count("seed", seed, 0),
+        rollouts=total,
+        initial_rollouts=first,
+        expected_rollouts=total,
+        batch=check_count("batch", batch, 1),
+        chunk=check_count("chunk", chunk or (CHUNK if getattr(task, "batched", True) else 1), 1),
+        measure=problem is not None and problem.task is not None if measure is None else measure,
+        settings=storable_settings(given | settings),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        versions=versions(),
+    )
+    make_learner(config, task)  # all that is wrong with the settings shows now
+    return config, task
+
+
+def problem_and_task(what: Any, words: dict[str, Any]) -> tuple[Problem | None, Any]:
+    """The problem as a file holds it, None where it cannot; and the task, None where rollouts are told by hand."""
+    given = {name: value for name, value in words.items() if value is not None}
+    for name in ("contexts", "initial"):
+        if name in given and not isinstance(given[name], str):
+            given[name] = distribution_text(as_distribution(given[name], name))
+    if what is None:
+        return Problem(**given), None
+    if isinstance(what, str | Path):
+        problem = problem_from_words(str(what), **given)
+        return problem, problem.make_task()
+    if isinstance(what, Problem):
+        problem = replace(what, **given)
+        return problem, problem.make_task() if problem.runnable else None
+    if hasattr(what, "evaluate"):
+        if given:
+            raise InputError(f"a task has its own contexts and initial distribution; got {', '.join(given)} besides")
+        return None, check_task(what)
+    batched = bool(given.pop("batched", False))
+    problem = Problem(**given)
+    contexts, initial = problem.context_distribution, problem.initial_distribution
+    return problem, task_from_function(what, contexts=contexts, initial=initial, batched=batched)
+
+
+def make_learner(config: RunConfig, task: Any) -> Learner:
+    """The learner of a run before anything was told."""
+    initial, problem = task, stored_problem(config)
+    if problem is not None and (task is None or problem.initial is not None):
+        initial = problem.initial_policy()
+    if initial is None:
+        raise InputError(
+            f"this run was made with a task of your own, {config.name}; give it again: Run.open(folder, task=task)"
+        )
+    return new_learner(
+        config.method,
+        config.context_size,
+        config.parameter_size,
+        initial=initial,
+        initial_rollouts=config.initial_rollouts,
+        expected_rollouts=config.expected_rollouts,
+        seed=config.seed,
+        **config.settings,
+    )
+
+
+def stored_problem(config: RunConfig) -> Problem | None:
+    """What a run is about, in words; None where they do not say it."""
+    try:
+        return None if config.problem is None else Problem.from_dict(config.problem)
+    except FileFormatError as error:
+        raise FileFormatError(f"{CONFIG} is damaged: {error}") from None
+
+
+def storable_settings(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings, if a file can hold them."""
+    for name, value in settings.items():
+        if callable(value):
+            raise InputError(f"{name}: a run that is stored needs settings by name; got a function")
+    Settings(**{name: value for name, value in settings.items() if name in Settings.__dataclass_fields__})
+    return dict(settings)

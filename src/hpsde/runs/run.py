@@ -1,0 +1,206 @@
+"""`hpsde.Run`: ask and tell that survive everything. A run is a folder; docs/run_folder.md describes it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hpsde._checks import check_count
+from hpsde.ask_tell import Learner
+from hpsde.errors import InputError, StorageError
+from hpsde.methods import DEFAULT_METHOD
+from hpsde.policy import HierarchicalPolicy
+from hpsde.runs.config import RunConfig
+from hpsde.runs.files import json_ready, write_json
+from hpsde.runs.folder import CONFIG, DATABASE, POLICY, STATE, prepare_folder
+from hpsde.runs.ledger import Ledger
+from hpsde.runs.lock import WAIT_SECONDS
+from hpsde.runs.making import make_config
+from hpsde.runs.replay import catch_up, load_learner, observe
+from hpsde.runs.state import save_state
+from hpsde.runs.store import Store
+from hpsde.tasks.task import check_task
+
+LARGEST_ASK = 1_000_000
+
+
+class Asked(NamedTuple):
+    """A rollout to be run: its number, context [S], parameters [D], option (-1: initial policy), and seed."""
+
+    id: int
+    context: np.ndarray
+    parameters: np.ndarray
+    option: int
+    log_density: float
+    seed: int
+
+
+class Run(Ledger):
+    """A durable run: rollouts are asked for and told by number, in any order, from any process, after any crash.
+
+    `Run.create` makes one, `Run.open` opens it again. What was asked and told is on disk before the call returns.
+    """
+
+    def __init__(self, folder: Path, config: RunConfig, task: Any = None):
+        super().__init__(folder, config, None if task is None else check_task(task))
+        self._learner: Learner | None = None
+
+    @classmethod
+    def create(
+        cls,
+        folder: str | Path,
+        what: Any = None,
+        *,
+        contexts: Any = None,
+        initial: Any = None,
+        context_size: int | None = None,
+        batched: bool | None = None,
+        method: str = DEFAULT_METHOD,
+        seed: int = 0,
+        rollouts: int | None = None,
+        initial_rollouts: int | None = None,
+        batch: int = 50,
+        chunk: int | None = None,
+        measure: bool | None = None,
+        overwrite: bool = False,
+        **settings: Any,
+    ) -> Run:
+        """A new run in a new or empty folder, or with `overwrite` in place of the run that is there.
+
+        what: a task by name, "module:function", a TOML file, a `Problem` or a task; None where rollouts are asked
+            for and told by hand. With None or a function go `initial` and, where there are contexts, `contexts` (their
+            distribution) or `context_size`.
+        method, seed, rollouts, initial_rollouts, settings: as for `hpsde.learn`. batch: how many rollouts are told
+            before `ask` learns from them. chunk: how many are evaluated in one call of the task.
+        """
+        folder = Path(folder)
+        words = {"contexts": contexts, "initial": initial, "context_size": context_size, "batched": batched}
+        config, task = make_config(
+            what,
+            words,
+            name=folder.name,
+            method=method,
+            seed=seed,
+            rollouts=rollouts,
+            initial_rollouts=initial_rollouts,
+            batch=batch,
+            chunk=chunk,
+            measure=measure,
+            settings=settings,
+        )
+        prepare_folder(folder, overwrite)
+        try:
+            Store.create(folder / DATABASE)
+            write_json(folder / CONFIG, config.as_dict())
+        except OSError as error:
+            raise StorageError(f"{folder} cannot be written: {error}") from error
+        run = cls(folder, config, task)
+        run.log(f"created: {config.name}, {config.method}, seed {config.seed}")
+        return run
+
+    def ask(self, contexts: Any = None, *, count: int | None = None) -> list[Asked]:
+        """Rollouts to run in these contexts [N, S]; without contexts (S = 0), `count` of them."""
+        if count is not None and check_count("count", count, 1) > LARGEST_ASK:
+            raise InputError(f"count: expected at most {LARGEST_ASK} rollouts at once, got {count}")
+        with self.lock.hold("ask", wait=WAIT_SECONDS):
+            learner = self.learner()
+            rows = learner.check_contexts(contexts, count)
+            by_policy = self.store.counts()["done"] >= self.config.initial_rollouts
+            if by_policy and (not self.store.position()[2] or self.store.new_usable() >= self.config.batch):
+                self.learn_step()
+            return self.propose(rows, by_policy)
+
+    def propose(self, rows: np.ndarray, by_policy: bool) -> list[Asked]:
+        """Store what the learner proposes in checked contexts [N, S]. Needs the lock."""
+        last, asks, _ = self.store.position()
+        ids = range(last + 1, last + 1 + len(rows))
+        seeds = [rollout_seed(self.config.seed, number) for number in ids]
+        learner = self.learner()
+        with self._forgetting():
+            proposal = learner.propose(rows, by_policy)
+            self.store.add_asked(
+                ask=asks + 1,
+                contexts=rows,
+                proposal=proposal,
+                seeds=seeds,
+                first_id=last + 1,
+                policy=learner.info.updates if by_policy else 0,
+            )
+        return [
+            Asked(number, rows[i], proposal.parameters[i], int(proposal.option[i]), proposal.log_density[i], seeds[i])
+            for i, number in enumerate(ids)
+        ]
+
+    @property
+    def policy(self) -> HierarchicalPolicy:
+        """The policy learned from all rollouts told so far; learns from those that are new."""
+        with self.lock.hold("policy", wait=WAIT_SECONDS):
+            if self.store.new_usable():
+                self.learn_step()
+            return self.learner().policy
+
+    def learner(self) -> Learner:
+        """The learner as it stands: from memory, or from the folder when another process has moved the run on."""
+        if self._learner is None or not self._is_current(self._learner):
+            learner, stored = load_learner(self.store, self.config, self.task, self.folder / STATE)
+            if stored < learner.info.updates:
+                self._save(learner)
+            catch_up(learner, self.store)
+            self._learner = learner
+        return self._learner
+
+    def _is_current(self, learner: Learner) -> bool:
+        _, asks, steps = self.store.position()
+        return (learner.proposals, learner.info.updates) == (asks, steps)
+
+    def learn_step(self, more: Callable[[HierarchicalPolicy], dict[str, Any]] | None = None) -> dict[str, Any]:
+        """Learn from all that was told since the last step; its record, with `more` of the policy. Needs the lock."""
+        learner, started = self.learner(), time.perf_counter()
+        new = self.store.rows("status != 'asked' AND step IS NULL")
+        returns = new.returns[new.status == "done"]
+        with self._forgetting():
+            observe(learner, new, np.full(len(new), True))
+            policy = learner.update()
+            record = {
+                "iteration": learner.info.updates - 1,
+                "batch_mean_return": float(returns.mean()) if len(returns) else None,
+                **learner.info.as_dict(),
+                "learner_seconds": time.perf_counter() - started,
+                **({} if more is None else more(policy)),
+            }
+            self.store.add_step(learner.info.updates, new.id, json_ready(record))
+        self._save(learner)
+        return record
+
+    def _save(self, learner: Learner) -> None:
+        """The policy first: where the state is up to date, the policy is."""
+        try:
+            learner.policy.save(self.folder / POLICY)
+            save_state(learner, self.folder / STATE, self.config.run)
+        except OSError as error:
+            raise StorageError(f"{self.folder} cannot be written: {error}. No rollout is lost") from error
+
+    @contextmanager
+    def _forgetting(self) -> Iterator[None]:
+        """After an error the learner in memory may be ahead of the store: it is read again."""
+        try:
+            yield
+        except BaseException:
+            self._learner = None
+            raise
+
+    def learn(self, task: Any = None, **arguments: Any) -> HierarchicalPolicy:
+        """Run the rollouts that are left and learn from them; `hpsde.runs.driver.drive` says what can be given."""
+        from hpsde.runs.driver import drive
+
+        return drive(self, task, **arguments)
+
+
+def rollout_seed(seed: int, number: int) -> int:
+    """The seed of a rollout, from the run's and its own number: the same wherever and whenever it runs."""
+    return int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint32)[0])

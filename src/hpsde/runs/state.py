@@ -1,0 +1,109 @@
+"""A learner's state in one file, so that a run goes on without learning everything again.
+
+The file is a cache: all of it follows from the rollouts. A run that finds it missing, damaged or too old learns
+again what is missing, to the same bits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from hpsde import algorithm, ask_tell, behaviours, density, features, gating, gaussian, gp, learner, warp
+from hpsde import initial as initial_policies
+from hpsde._archive import read_arrays, write_arrays
+from hpsde._precision import double_precision
+from hpsde._tree import build, flatten
+from hpsde.ask_tell import Learner
+from hpsde.errors import FileFormatError
+from hpsde.gating import GPGate
+from hpsde.policy import HierarchicalPolicy
+from hpsde.rollouts import Units
+
+FORMAT, VERSION = "hpsde-learner", 1
+
+CLASSES = {
+    kind.__name__: kind
+    for kind in (
+        algorithm.Memory,
+        ask_tell.Info,
+        behaviours.Behaviour,
+        behaviours.History,
+        density.Mixture,
+        features.Linear,
+        features.SquaredExponential,
+        gating.GPGate,
+        gating.MarginalGate,
+        gating.SoftmaxGate,
+        gaussian.LinearGaussian,
+        gp.GP,
+        gp.Hyperparameters,
+        initial_policies.EstimatedDensity,
+        learner.Frame,
+        warp.Warp,
+        HierarchicalPolicy,
+        Units,
+    )
+}
+
+
+def save_state(learner: Learner, path: Path, origin: str) -> None:
+    """Write what the learner must remember besides its rollouts. `origin` says which run it belongs to."""
+    arrays: dict[str, np.ndarray] = {}
+    values = {name: _without_inverse(getattr(learner, name)) for name in learner.STATE}
+    outline = {name: flatten(value, arrays) for name, value in values.items()}
+    header = {"format": FORMAT, "version": VERSION, "origin": origin, "digest": _digest(arrays), "state": outline}
+    write_arrays(path, {"header": np.array(json.dumps(header)), **arrays})
+
+
+def load_state(learner: Learner, path: Path, origin: str) -> None:
+    """Give a new learner the state of the file, or raise FileFormatError and leave the learner as it is."""
+    arrays = read_arrays(path, "a learner's state")
+    try:
+        header = json.loads(str(arrays.pop("header")))
+        if (header["format"], header["version"], header["origin"]) != (FORMAT, VERSION, origin):
+            raise ValueError("it is another run's, or another version's")
+        if header["digest"] != _digest(arrays) or list(header["state"]) != list(learner.STATE):
+            raise ValueError("its parts do not belong together")
+        values = {name: build(part, arrays, CLASSES) for name, part in header["state"].items()}
+        for name, value in values.items():
+            before = getattr(learner, name)
+            if before is not None and not isinstance(value, type(before)):
+                raise ValueError(f"{name} is {type(value).__name__}")
+        values = {name: _with_inverse(value) for name, value in values.items()}
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise FileFormatError(f"{path} is not a learner's state, or is damaged: {error}") from error
+    for name, value in values.items():
+        setattr(learner, name, value)
+
+
+def _digest(arrays: Mapping[str, np.ndarray]) -> str:
+    digest = hashlib.sha256()
+    for name, array in arrays.items():
+        digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+@double_precision
+def _without_inverse(value: Any) -> Any:
+    """A policy less the largest part of its Gaussian process, which follows from the rest."""
+    if not isinstance(value, HierarchicalPolicy) or not isinstance(value.gate, GPGate):
+        return value
+    process = value.gate.process._replace(K_inverse=jnp.zeros((0, 0)))
+    return replace(value, gate=value.gate._replace(process=process))
+
+
+@double_precision
+def _with_inverse(value: Any) -> Any:
+    if not isinstance(value, HierarchicalPolicy) or not isinstance(value.gate, GPGate):
+        return value
+    process = gp.with_inverse(value.gate.process, value.gate.scores)
+    return replace(value, gate=value.gate._replace(process=process))
