@@ -196,6 +196,48 @@ def test_errors_and_missing_returns_of_the_function_pass_through():
         task.evaluate(np.zeros((2, 0)), [[0.5], [1.5]])
 
 
+@pytest.mark.parametrize("batched", [False, True])
+def test_seeds_go_by_name_to_functions_that_ask_for_them(batched):
+    def noisy(context, parameters, seed):
+        return np.random.default_rng(seed).normal() + parameters[0]
+
+    def noisy_batch(contexts, parameters, *, seeds):
+        assert seeds.dtype == np.int64
+        return [noisy(None, row, seed) for row, seed in zip(parameters, seeds, strict=True)]
+
+    given = {"contexts": Uniform(0, 1), "initial": Uniform(0, 1)}
+    task = task_from_function(noisy_batch if batched else noisy, batched=batched, **given)
+    assert task_extras(task).takes_seeds
+    contexts, parameters, seeds = np.zeros((3, 1)), np.ones((3, 1)), np.array([5, 2**62, 5])
+    returns = task.evaluate(contexts, parameters, seeds=seeds)
+    np.testing.assert_array_equal(returns, [np.random.default_rng(seed).normal() + 1.0 for seed in seeds])
+    by_row = [np.random.default_rng(seed).normal() + 1.0 for seed in range(3)]
+    np.testing.assert_array_equal(task.evaluate(contexts, parameters), by_row)
+
+
+def test_functions_without_a_parameter_for_seeds_get_none():
+    for function in (lambda s, a: 1.0, lambda s, a, **others: float(bool(others)) + 1.0, max):
+        task = task_from_function(function, contexts=Uniform(0, 1), initial=Uniform(0, 1))
+        assert not task_extras(task).takes_seeds
+        np.testing.assert_array_equal(task.evaluate([[1.0]], [[1.0]], seeds=[3]), [1.0])
+
+
+@pytest.mark.parametrize(
+    ("seeds", "message"),
+    [
+        ([1], r"seeds must be 2 whole numbers; got int64 of shape \[1\]"),
+        ([1.0, 2.0], "seeds must be 2 whole numbers; got float64"),
+        ([1, -2], "between 0 and"),
+        (np.array([1, 2**64 - 1], dtype=np.uint64), "between 0 and"),
+        ("12", "seeds must be 2 whole numbers"),
+    ],
+)
+def test_unfit_seeds_are_refused(seeds, message):
+    task = task_from_function(lambda a, seed: 0.0, initial=Uniform(0, 1))
+    with pytest.raises(InputError, match=message):
+        task.evaluate(np.zeros((2, 0)), np.zeros((2, 1)), seeds=seeds)
+
+
 @pytest.mark.parametrize(
     ("function", "batched", "message"),
     [

@@ -87,3 +87,8 @@ class Rollouts:
         """Add rows; every column must be given."""
         for name, values in columns.items():
             setattr(self, name, np.concatenate([getattr(self, name), values]))
+
+
+def rollout_seed(seed: int, number: int) -> int:
+    """The seed of a rollout, from the learner's seed and its own number 1, 2, ...: the same wherever it runs."""
+    return int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint32)[0])

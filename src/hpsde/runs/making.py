@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -79,7 +78,7 @@ def problem_and_task(what: Any, words: dict[str, Any]) -> tuple[Problem | None, 
         problem = problem_from_words(str(what), **given)
         return problem, problem.make_task()
     if isinstance(what, Problem):
-        problem = replace(what, **given)
+        problem = what.with_words(**given)
         return problem, problem.make_task() if problem.runnable else None
     if hasattr(what, "evaluate"):
         if given:

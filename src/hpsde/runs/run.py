@@ -15,6 +15,7 @@ from hpsde.ask_tell import Learner
 from hpsde.errors import InputError, StorageError
 from hpsde.methods import DEFAULT_METHOD
 from hpsde.policy import HierarchicalPolicy
+from hpsde.rollouts import rollout_seed
 from hpsde.runs.config import RunConfig
 from hpsde.runs.files import json_ready, write_json
 from hpsde.runs.folder import CONFIG, DATABASE, POLICY, STATE, prepare_folder
@@ -199,8 +200,3 @@ class Run(Ledger):
         from hpsde.runs.driver import drive
 
         return drive(self, task, **arguments)
-
-
-def rollout_seed(seed: int, number: int) -> int:
-    """The seed of a rollout, from the run's and its own number: the same wherever and whenever it runs."""
-    return int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint32)[0])

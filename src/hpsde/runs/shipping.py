@@ -8,8 +8,9 @@ import site
 import sys
 import sysconfig
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import cloudpickle
@@ -48,11 +49,11 @@ def unpacked_task(packed: bytes) -> Any:
 
 
 def own_modules(task: Any) -> list[ModuleType]:
-    """The modules that were loaded from files in or below the folders of the task and of its function.
+    """The modules that were loaded from files in or below the folders of the task and of what it is made of.
 
     What is installed is left out, as are Python's own modules and hpsde: the workers have them.
     """
-    names = {getattr(part, "__module__", None) or "" for part in (type(task), getattr(task, "function", None))}
+    names = {getattr(part, "__module__", None) or type(part).__module__ for part in _parts(task)}
     files = [_source(sys.modules.get(name.partition(".")[0])) for name in names]
     # The file of a package is NAME/__init__.py: what is imported beside it lies a folder higher.
     folders = [file.parents[file.name == "__init__.py"] for file in files if file is not None and not _installed(file)]
@@ -62,6 +63,14 @@ def own_modules(task: Any) -> list[ModuleType]:
         if file is not None and not _installed(file) and any(file.is_relative_to(folder) for folder in folders):
             found.append(module)
     return found
+
+
+def _parts(thing: Any, depth: int = 4) -> Iterator[Any]:
+    """The thing and what it holds, such as the function of a task or the controller of that function."""
+    yield thing
+    if depth and not isinstance(thing, type | ModuleType | FunctionType):
+        for part in getattr(thing, "__dict__", {}).values():
+            yield from _parts(part, depth - 1)
 
 
 def _source(module: Any) -> Path | None:
