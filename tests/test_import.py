@@ -11,8 +11,9 @@ import hpsde
 
 PACKAGE = Path(hpsde.__file__).parent
 EXTRAS = ("tasks/gym.py", "tasks/mujoco_arm.py")  # tasks that need an extra, imported when used
+FOLDERS = ("commands/", "runs/", "experiments/")
 # The shells: the command, the pictures and the scikit-learn estimator may import more, and only when used.
-SHELLS = ("cli.py", "__main__.py", "plots.py", "_progress.py", "sklearn.py", "commands/", "runs/", *EXTRAS)
+SHELLS = ("cli.py", "__main__.py", "plots.py", "_progress.py", "sklearn.py", *FOLDERS, *EXTRAS)
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 CORE = [name for name in MODULES if not name.startswith(SHELLS)]
 KNOWN = {"hpsde." + name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in MODULES}
@@ -62,7 +63,8 @@ for name in hpsde.__all__:
     getattr(hpsde, name)
 import hpsde.tasks, hpsde.methods, hpsde.learning
 assert dict(jax.config.values) == before, "a JAX setting was changed"
-print(*(m for m in ("sklearn", "matplotlib", "rich", "tyro", "pandas") if m in sys.modules))
+heavy = ("sklearn", "matplotlib", "rich", "tyro", "pandas", "loky", "distributed", "gymnasium", "mujoco")
+print(*(m for m in heavy if m in sys.modules))
 """
     assert run_python(code).split() == []
 
@@ -87,7 +89,7 @@ def test_core_imports_only_jax_numpy_scipy(name):
 
 @pytest.mark.parametrize("name", CORE)
 def test_core_imports_no_shell(name):
-    shells = {"hpsde.cli", "hpsde.commands", "hpsde.plots", "hpsde.sklearn", "hpsde.runs"}
+    shells = {"hpsde.cli", "hpsde.commands", "hpsde.plots", "hpsde.sklearn", "hpsde.runs", "hpsde.experiments"}
     assert not imports(name) & shells
 
 

@@ -61,6 +61,22 @@ def test_four_of_five_contexts_are_enough(followed, coverage):
     assert result.table[0, 0] == followed / 5
 
 
+def test_a_solution_may_ask_for_another_share_of_the_contexts():
+    half, all_of_them = (Solution(f"{share:g}", lambda s, a: a[:, 0] > s[:, 0], share=share) for share in (0.5, 1.0))
+    most = np.where(np.arange(201)[:, None] < 200, CONTEXTS + 1.0, CONTEXTS)
+    less = np.where(np.arange(201)[:, None] < 100, CONTEXTS + 1.0, CONTEXTS)
+    result = coverage_and_surplus([half, all_of_them], CONTEXTS, np.stack([most, less]))
+    assert result.found == ("0.5",)
+    assert (result.coverage, result.surplus) == (0.5, 1)
+    np.testing.assert_allclose(result.table, [[200 / 201] * 2, [100 / 201] * 2])
+
+
+@pytest.mark.parametrize("share", [0.0, -0.1, 1.1, np.nan])
+def test_an_impossible_share_is_refused(share):
+    with pytest.raises(InputError, match="share: expected more than 0 and at most 1"):
+        Solution("never", lambda s, a: a[:, 0] > 0.0, share=share)
+
+
 def test_tolerance_is_the_length_of_the_difference():
     contexts = np.zeros((1, 1))
     solution = solution_at("origin", lambda s: np.zeros((len(s), 2)), tolerance=0.5)

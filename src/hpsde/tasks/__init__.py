@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hpsde.errors import UnknownNameError
+from hpsde.tasks.mujoco_arm import reach_mujoco_task
+from hpsde.tasks.puddle import Puddle
+from hpsde.tasks.reach import reach_task
 from hpsde.tasks.solutions import Coverage, Solution, coverage_and_surplus, solution_at
 from hpsde.tasks.task import (
     FunctionTask,
@@ -38,6 +41,9 @@ TASKS: dict[str, Callable[[], Task]] = {
     "toy-double": toy_double,
     "toy-triple": toy_triple,
     "toy-curve": toy_curve,
+    "puddle": Puddle,
+    "reach": reach_task,
+    "reach-mujoco": reach_mujoco_task,
 }
 
 

@@ -1,9 +1,12 @@
 """How well a policy's options cover the solutions that a task is known to have.
 
 A solution is a rule that says, context by context, whether given parameters belong to it. An option *follows*
-a solution when its mean does so in at least 80 % of the contexts where that solution is the best or equal to
-the best. Then *coverage* is the share of the solutions that some option follows, and *surplus* is the number
-of options that follow none.
+a solution when its mean does so in a large enough share of the contexts where it could. Then *coverage* is the
+share of the solutions that some option follows, and *surplus* is the number of options that follow none.
+
+Which contexts, and what share, is the solution's to say. On the toys it is 80 % of the contexts where the
+solution is the best or equal to the best. On the puddle it is a tenth of all contexts: options share a gap, no
+gap is good everywhere, and one that is never the best is a solution all the same.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from hpsde.errors import InputError
 __all__ = ["FOLLOW_SHARE", "TOLERANCE", "Coverage", "Solution", "coverage_and_surplus", "solution_at"]
 
 FOLLOW_SHARE = 0.8
-"""An option follows a solution when it does so in this share of the contexts where the solution is valid."""
+"""The share of a solution's valid contexts in which an option must follow it, unless the solution says otherwise."""
 
 TOLERANCE = 0.05
 """How far, in the unit of the parameter, an option may lie from a known best parameter and still follow it.
@@ -36,14 +39,22 @@ class Solution:
 
     name: what to call it.
     follows: (contexts [C, S], parameters [C, D]) -> bool [C], whether the parameters belong to this solution.
-    valid: contexts [C, S] -> bool [C], where this solution is the best or equal to it; None: everywhere.
-    parameters: contexts [C, S] -> [C, D], the best parameters, where they are known (for pictures).
+    valid: contexts [C, S] -> bool [C], where an option could follow it: on the toys, where this solution is the
+        best or equal to it; None: everywhere.
+    parameters: contexts [C, S] -> [C, D], parameters that belong to it, the best where these are known (for
+        pictures).
+    share: of the valid contexts, in how many an option must follow this solution.
     """
 
     name: str
     follows: Callable[[np.ndarray, np.ndarray], np.ndarray]
     valid: Callable[[np.ndarray], np.ndarray] | None = None
     parameters: Callable[[np.ndarray], np.ndarray] | None = None
+    share: float = FOLLOW_SHARE
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.share <= 1.0:
+            raise InputError(f"share: expected more than 0 and at most 1, got {self.share!r}")
 
 
 def solution_at(
@@ -68,17 +79,14 @@ class Coverage:
     surplus: how many options follow no solution.
     table [O, K]: the share of solution k's valid contexts in which option o follows it (NaN: none is valid).
     names: the K solutions.
+    found: the names of those that some option follows.
     """
 
     coverage: float
     surplus: int
     table: np.ndarray
     names: tuple[str, ...]
-
-    @property
-    def found(self) -> tuple[str, ...]:
-        """The names of the solutions that some option follows."""
-        return tuple(name for name, shares in zip(self.names, self.table.T, strict=True) if np.any(_followed(shares)))
+    found: tuple[str, ...]
 
 
 def coverage_and_surplus(solutions: Sequence[Solution], contexts: Any, option_means: Any) -> Coverage:
@@ -103,18 +111,20 @@ def coverage_and_surplus(solutions: Sequence[Solution], contexts: Any, option_me
                 table[o, k] = np.mean(np.asarray(solution.follows(contexts[valid], mean[valid]), dtype=bool))
     if not np.any(judged):
         raise InputError(f"contexts: none of the {len(solutions)} solutions is valid in any of the contexts")
-    followed = _followed(table)
-    coverage = float(np.mean(np.any(followed[:, judged], axis=0)))
-    surplus = int(np.sum(~np.any(followed, axis=1)))
-    return Coverage(coverage, surplus, table, tuple(solution.name for solution in solutions))
+    # 4 of 5 are a share of 0.8, in spite of rounding. NaN is no share.
+    followed = table >= np.array([solution.share for solution in solutions]) - 1e-12
+    found = np.any(followed, axis=0)
+    names = tuple(solution.name for solution in solutions)
+    return Coverage(
+        coverage=float(np.mean(found[judged])),
+        surplus=int(np.sum(~np.any(followed, axis=1))),
+        table=table,
+        names=names,
+        found=tuple(name for name, of_some in zip(names, found, strict=True) if of_some),
+    )
 
 
 def _valid(solution: Solution, contexts: np.ndarray) -> np.ndarray:
     if solution.valid is None:
         return np.ones(len(contexts), dtype=bool)
     return np.asarray(solution.valid(contexts), dtype=bool)
-
-
-def _followed(shares: np.ndarray) -> np.ndarray:
-    """Whether a share reaches FOLLOW_SHARE; 4 of 5 does, in spite of rounding. NaN does not."""
-    return shares >= FOLLOW_SHARE - 1e-12

@@ -1,0 +1,335 @@
+"""The reach task: a redundant arm brings its flange to a goal behind a pole, round either side.
+
+A context is the goal point [x, y, z], the parameters are the joint angles q at the end of the movement:
+
+    R(q) = -d(q) - C(q) - P(q)
+
+d is the distance from flange to goal in metres, C the obstacle cost of the body spheres (`collision_cost`). P is an
+addition of hpsde: the sum, over the joints, of the radians beyond the limits. It is 0 within the limits, where R is
+exactly -d - C. A penalty, and not angles cut off at the limits, because cut angles would make a plain on which every
+angle beyond a limit is as good as the limit itself, and densities of such parameters would mean nothing.
+
+Any arm, pole and goal region will do: `reach_task(arm_from_dh(rows, limits, bend=(1, 3, 5)), Pole(0.4, 0.0, 0.05))`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial, reduce
+from operator import add
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.special
+
+from hpsde._checks import check_rows
+from hpsde._padding import pad_rows, padded_size
+from hpsde._precision import double_precision
+from hpsde._shapes import Array, Float
+from hpsde.distributions import Uniform
+from hpsde.errors import InputError
+from hpsde.tasks.kinematics import (
+    KUKA_LWR,
+    Arm,
+    Pole,
+    collision_cost,
+    elbow_height,
+    flange_position,
+    limit_violation,
+    signed_distances,
+    winding,
+)
+from hpsde.tasks.solutions import Solution
+from hpsde.tasks.task import FunctionTask
+
+__all__ = [
+    "FAMILIES",
+    "GOALS",
+    "KUKA_POSTURES",
+    "POLE",
+    "Geometry",
+    "ReachTask",
+    "Returns",
+    "TruncatedGaussian",
+    "geometry",
+    "nearest_angles",
+    "postures",
+    "reach_task",
+]
+
+POLE = Pole(x=0.35, y=0.0, radius=0.05)
+"""The pole of the task."""
+
+GOALS = Uniform([0.55, -0.05, 0.40], [0.65, 0.05, 0.60])
+"""The goals of the task: a box behind the pole."""
+
+MARGIN = 0.05
+"""Spheres nearer to an obstacle than this, in metres, cost something."""
+
+SUCCESS, STRICT_SUCCESS = 0.02, 0.01
+"""How near the flange must come to the goal, in metres."""
+
+INITIAL_DEVIATION = 0.8
+GRID = 5
+
+FAMILIES = {
+    "left, elbow up": (1.0, 1.0),
+    "left, elbow down": (1.0, -1.0),
+    "right, elbow up": (-1.0, 1.0),
+    "right, elbow down": (-1.0, -1.0),
+}
+"""The posture families: side of the pole and elbow, as `postures` gives them."""
+
+KUKA_POSTURES = {
+    "left, elbow up": (0.750, -0.981, -1.216, 1.308, -0.994, -1.208, 0.013),
+    "left, elbow down": (0.632, -1.423, 1.139, -1.122, 0.586, 1.697, 0.301),
+    "right, elbow up": (-0.793, -1.103, 1.385, 1.343, 1.023, -1.080, -0.386),
+    "right, elbow down": (-0.645, -1.556, -1.034, -1.195, -0.368, 1.373, -0.559),
+}
+"""One posture of each family that brings the KUKA LWR 4+ to (0.6, 0, 0.5), the centre of the goals."""
+
+
+@dataclass(frozen=True)
+class TruncatedGaussian:
+    """Independent N(0, deviation^2) for each number, cut off at `low` and `high`.
+
+    log p(x) = sum_j log N(x_j | 0, deviation^2) - log(Phi(high_j / deviation) - Phi(low_j / deviation)) inside.
+    """
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    deviation: float
+
+    def __post_init__(self) -> None:
+        if not (0 < len(self.low) == len(self.high) and np.all(np.less(self.low, self.high)) and self.deviation > 0.0):
+            raise InputError(
+                "TruncatedGaussian: expected as many low as high, each below its high, and a deviation above 0; "
+                f"got low {self.low}, high {self.high}, deviation {self.deviation}"
+            )
+
+    @property
+    def size(self) -> int:
+        return len(self.low)
+
+    @property
+    def has_density(self) -> bool:
+        return True
+
+    @property
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.array(self.low), np.array(self.high)
+
+    @double_precision
+    def sample(self, key: Array, n: int) -> Float[np.ndarray, "n size"]:
+        """`n` independent draws, by the inverse of the distribution function."""
+        low, high = self.bounds
+        share = np.asarray(jax.random.uniform(key, (n, self.size), dtype=jnp.float64))
+        below = scipy.special.ndtr(low / self.deviation)
+        drawn = scipy.special.ndtri(below + share * self._mass())
+        return np.clip(self.deviation * drawn, low, high)
+
+    def log_prob(self, x: Any) -> Float[np.ndarray, " N"]:
+        """Log density at each row of `x` [N, size]; minus infinity outside."""
+        rows = check_rows("x", x, self.size)
+        low, high = self.bounds
+        constant = np.sum(np.log(self._mass())) + self.size * np.log(self.deviation * np.sqrt(2.0 * np.pi))
+        inside = np.all((rows >= low) & (rows <= high), axis=1)
+        return np.where(inside, -0.5 * np.sum((rows / self.deviation) ** 2, axis=1) - constant, -np.inf)
+
+    def _mass(self) -> np.ndarray:
+        """The probability that a Gaussian which is not cut off lies inside, for each number."""
+        low, high = self.bounds
+        return scipy.special.ndtr(high / self.deviation) - scipy.special.ndtr(low / self.deviation)
+
+
+@partial(jax.jit, static_argnames=("arm", "pole", "margin"))
+def reach_returns(
+    arm: Arm, pole: Pole, margin: float, goals: Float[Array, "N 3"], q: Float[Array, "N J"]
+) -> Float[Array, " N"]:
+    """R = -d - C - P. goals [N, 3], q [N, J] -> [N]."""
+    squares = [(at - goal) ** 2 for at, goal in zip(flange_position(arm, q), goals.T, strict=True)]
+    distance = jnp.sqrt(reduce(add, squares))
+    return -distance - collision_cost(signed_distances(arm, pole, q), margin) - limit_violation(arm, q)
+
+
+@dataclass(frozen=True)
+class Returns:
+    """The return as a function of goals [N, 3] and angles [N, J], for an arm, a pole and a margin."""
+
+    arm: Arm
+    pole: Pole
+    margin: float = MARGIN
+
+    @double_precision
+    def __call__(self, goals: np.ndarray, q: np.ndarray) -> np.ndarray:
+        size = padded_size(len(q))
+        returns = reach_returns(self.arm, self.pole, self.margin, pad_rows(goals, size), pad_rows(q, size))
+        return np.asarray(returns)[: len(q)]
+
+
+class Geometry(NamedTuple):
+    """Where N configurations bring an arm.
+
+    flange [N, 3]: its position. clearance [N]: the least signed distance of the body spheres from pole and floor.
+    violation [N]: radians beyond the limits. winding [N], elbow_height [N]: as in `kinematics.py`.
+    """
+
+    flange: np.ndarray
+    clearance: np.ndarray
+    violation: np.ndarray
+    winding: np.ndarray
+    elbow_height: np.ndarray
+
+
+@double_precision
+def geometry(arm: Arm, pole: Pole, q: Any) -> Geometry:
+    """The geometry of q [N, J]."""
+    rows = check_rows("q", q, len(arm.joints))
+    columns = _geometry(arm, pole, pad_rows(rows, padded_size(len(rows))))
+    return Geometry(*(np.moveaxis(np.array(values), -1, 0)[: len(rows)] for values in columns))
+
+
+@partial(jax.jit, static_argnames=("arm", "pole"))
+def _geometry(arm: Arm, pole: Pole, q: Array) -> tuple[Any, ...]:
+    """The fields of `Geometry`, coordinate by coordinate."""
+    return (
+        flange_position(arm, q),
+        reduce(jnp.minimum, signed_distances(arm, pole, q)),
+        limit_violation(arm, q),
+        winding(arm, pole, q),
+        elbow_height(arm, q),
+    )
+
+
+def postures(arm: Arm, pole: Pole, q: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The posture family of q [N, J].
+
+    side [N]: 1 where the arm passes the pole on the left (y > 0), -1 on the right. elbow [N]: 1 where it lies above the
+    line from shoulder to wrist, -1 below.
+    """
+    return _families(geometry(arm, pole, q))
+
+
+def _families(parts: Geometry) -> tuple[np.ndarray, np.ndarray]:
+    return np.where(parts.winding < 0.0, 1.0, -1.0), np.where(parts.elbow_height > 0.0, 1.0, -1.0)
+
+
+@double_precision
+def nearest_angles(arm: Arm, start: Any, goals: Any, steps: int = 8) -> np.ndarray:
+    """Angles [N, J] that bring the flange to goals [N, 3], reached from `start` [J] by the shortest steps.
+
+    Gauss-Newton: q <- q + J^T (J J^T)^-1 (goal - flange(q)), J the Jacobian of the flange's position.
+    """
+    points = check_rows("goals", goals, 3)
+    q = np.repeat(check_rows("start", [start], len(arm.joints), rows=1), len(points), axis=0)
+    for _ in range(steps):
+        flange, jacobian = _linearised(arm, pad_rows(q, padded_size(len(q))))
+        J = np.asarray(jacobian)[: len(q)]
+        gap = (points - np.asarray(flange)[: len(q)])[..., None]
+        q = q + (np.swapaxes(J, 1, 2) @ np.linalg.solve(J @ np.swapaxes(J, 1, 2), gap))[..., 0]
+    return q
+
+
+@partial(jax.jit, static_argnames=("arm",))
+def _linearised(arm: Arm, q: Array) -> tuple[Array, Array]:
+    """The flange's position [N, 3] and its Jacobian [N, 3, J]."""
+
+    def position(one: Array) -> Array:
+        return jnp.stack(flange_position(arm, one[None]))[:, 0]
+
+    return jax.vmap(position)(q), jax.vmap(jax.jacfwd(position))(q)
+
+
+@dataclass(frozen=True, eq=False)
+class ReachTask(FunctionTask):
+    """A reach task; `reach_task` makes it."""
+
+    arm: Arm = KUKA_LWR
+    pole: Pole = POLE
+
+    def measures(self, contexts: Any, parameters: Any) -> Mapping[str, np.ndarray]:
+        """What is measured besides the return, each [N].
+
+        distance: from flange to goal, m. clearance: the least signed distance of the body, m, negative in collision.
+        success: distance at most 0.02 m, no collision, all joints within their limits; strict_success: 0.01 m.
+        side, elbow: the posture family, as in `postures`.
+        """
+        goals, q = self._checked(contexts, parameters)
+        return measures(self.arm, self.pole, goals, q)
+
+
+def measures(arm: Arm, pole: Pole, goals: np.ndarray, q: np.ndarray) -> dict[str, np.ndarray]:
+    """As `ReachTask.measures`. goals [N, 3], q [N, J]."""
+    parts = geometry(arm, pole, q)
+    distance = np.linalg.norm(parts.flange - goals, axis=1)
+    within = parts.violation == 0.0
+    allowed = within & (parts.clearance >= 0.0)
+    side, elbow = _families(parts)
+    return {
+        "success": allowed & (distance <= SUCCESS),
+        "strict_success": allowed & (distance <= STRICT_SUCCESS),
+        "distance": distance,
+        "clearance": parts.clearance,
+        "within_limits": within,
+        "side": side,
+        "elbow": elbow,
+    }
+
+
+def reach_task(
+    arm: Arm = KUKA_LWR,
+    pole: Pole = POLE,
+    goals: Uniform = GOALS,
+    margin: float = MARGIN,
+    *,
+    returns: Callable[..., Any] | None = None,
+    name: str = "reach",
+    description: str = "a redundant arm reaches a goal behind a pole, round either side",
+) -> ReachTask:
+    """The task for an arm, a pole, a box of goals and a margin; `returns` may compute the return in another way.
+
+    The first angles are N(0, (0.8 rad)^2) within the joint limits, 500 rollouts; a policy is judged on a grid of
+    5 x 5 x 5 goals. Features are linear: over a box as small as this one the angles of a posture family change nearly
+    in proportion to the goal, and 3 features need far fewer rollouts than a few tens of squared exponentials.
+    """
+    if goals.size != 3:
+        raise InputError(f"goals: expected a box of points [x, y, z], got {goals.size} numbers")
+    if not margin > 0.0:
+        raise InputError(f"margin: expected a distance above 0, got {margin}")
+    low, high = arm.limits
+    axes = np.meshgrid(*np.linspace(*goals.bounds, GRID).T, indexing="ij")
+    evaluation = np.stack(axes, axis=-1).reshape(-1, 3)
+    evaluation.setflags(write=False)
+    return ReachTask(
+        function=Returns(arm, pole, margin) if returns is None else returns,
+        contexts=goals,
+        initial=TruncatedGaussian(tuple(low.tolist()), tuple(high.tolist()), INITIAL_DEVIATION),
+        name=name,
+        batched=True,
+        evaluation=evaluation,
+        description=description,
+        features="linear",
+        max_options=10,
+        initial_rollouts=500,
+        rollouts=4000,
+        solutions=tuple(_solution(arm, pole, family) for family in FAMILIES),
+        arm=arm,
+        pole=pole,
+    )
+
+
+def _solution(arm: Arm, pole: Pole, family: str) -> Solution:
+    """Any successful posture of the family follows it; for the KUKA LWR 4+ one such posture is known."""
+    known = partial(nearest_angles, arm, KUKA_POSTURES[family]) if arm == KUKA_LWR else None
+    return Solution(family, partial(_follows, arm, pole, FAMILIES[family]), parameters=known)
+
+
+def _follows(
+    arm: Arm, pole: Pole, posture: tuple[float, float], contexts: np.ndarray, parameters: np.ndarray
+) -> np.ndarray:
+    """Where the parameters [N, J] succeed, and belong to the posture family."""
+    found = measures(arm, pole, contexts, parameters)
+    return found["success"] & (found["side"] == posture[0]) & (found["elbow"] == posture[1])
