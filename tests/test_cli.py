@@ -1,7 +1,8 @@
-"""The command `hpsde`, as a newcomer and as a script meet it."""
+"""The command `hpsde`, as a newcomer and as a script meet it: run, plot, help, errors."""
 
 import csv
 import json
+import signal
 import subprocess
 import sys
 from dataclasses import fields
@@ -11,17 +12,20 @@ import numpy as np
 import pytest
 
 import hpsde
-from hpsde.cli import main
-from hpsde.commands import _folder as files
-from hpsde.commands import _runner
-from hpsde.commands.run import Command, parse_setting
+from hpsde.cli import COMMANDS, main
+from hpsde.commands._options import LearnerOptions, parse_setting
+from hpsde.runs import driver
+from hpsde.runs.files import json_ready, replacing, write_json
+from hpsde.runs.folder import FILES
 from hpsde.settings import Settings
+from stored import FUNCTION, SHORT, SIZES
 
-SHORT = ["--rollouts", "200", "--initial-rollouts", "120", "--batch", "40"]
 KEYS = {
     "greedy_mean_return", "greedy_median_return", "options_kept", "options_used", "coverage", "surplus",
-    "rollouts", "learner_seconds", "task_seconds", "compilations", "seed", "task", "method",
+    "rollouts", "learner_seconds", "task_seconds", "compilations", "seed", "task", "method", "best_return", "failed",
 }  # fmt: skip
+# Present while a database is open, and removed when the last one who uses it closes it.
+OPEN_ONLY = {"rollouts.sqlite-wal", "rollouts.sqlite-shm"}
 
 
 @pytest.fixture(scope="module")
@@ -32,35 +36,36 @@ def finished(tmp_path_factory):
     return folder
 
 
-def test_run_writes_its_five_files_and_nothing_else(finished):
-    assert sorted(path.name for path in finished.iterdir()) == sorted(files.FILES)
+def test_run_writes_its_files_and_nothing_else(finished):
+    assert {path.name for path in finished.iterdir()} == set(FILES) - OPEN_ONLY
 
 
 def test_result_has_the_promised_keys(finished):
     result = json.loads((finished / "result.json").read_text())
     assert set(result) >= KEYS
-    assert result["task"] == "toy-double"
-    assert result["seed"] == 3
-    assert result["rollouts"] == 200
+    assert (result["task"], result["seed"], result["rollouts"], result["failed"]) == ("toy-double", 3, 192, 0)
     assert 0.9 < result["greedy_mean_return"] <= 1.0
-    assert 1 <= result["options_used"] <= result["options_kept"] <= 10
+    assert 1 <= result["options_used"] <= result["options_kept"] <= 4
 
 
-def test_saved_rollouts_are_the_tasks_own(finished):
-    saved = files.read_arrays(finished / "rollouts.npz")
+def test_stored_rollouts_are_the_tasks_own(finished):
+    with hpsde.Run.open(finished) as run:
+        rows = run.rollouts()
     task = hpsde.tasks.make_task("toy-double")
-    np.testing.assert_allclose(saved["returns"], task.evaluate(saved["contexts"], saved["parameters"]), rtol=1e-12)
-    assert (saved["option"] < 0).sum() == 120
-    assert not saved["failed"].any()
+    np.testing.assert_allclose(rows.returns, task.evaluate(rows.contexts, rows.parameters), rtol=1e-12)
+    assert (rows.option < 0).sum() == 128
+    assert set(rows.status) == {"done"}
 
 
 def test_iterations_end_with_the_result(finished):
     with (finished / "iterations.csv").open() as file:
         rows = list(csv.DictReader(file))
     result = json.loads((finished / "result.json").read_text())
-    assert [int(row["rollouts"]) for row in rows] == [120, 160, 200]
+    assert [int(row["rollouts"]) for row in rows] == [128, 160, 192]
     assert float(rows[-1]["greedy_mean_return"]) == result["greedy_mean_return"]
     assert int(rows[-1]["options_kept"]) == result["options_kept"]
+    seconds = [float(row["learner_seconds"]) for row in rows]
+    assert seconds == sorted(seconds)
 
 
 def test_saved_policy_has_the_return_in_the_result(finished):
@@ -71,13 +76,23 @@ def test_saved_policy_has_the_return_in_the_result(finished):
     assert mean == pytest.approx(json.loads((finished / "result.json").read_text())["greedy_mean_return"], abs=1e-9)
 
 
-def test_json_is_one_object_alone_on_standard_output_and_seeds_repeat(finished, capsys):
+def test_run_and_learn_give_the_same_policy(finished, tmp_path):
+    options = {name: SIZES[name] for name in ("rollouts", "initial_rollouts", "batch", "max_options", "target_ess")}
+    policy = hpsde.learn(hpsde.tasks.make_task("toy-double"), seed=3, progress=False, **options)
+    policy.save(tmp_path / "policy.npz")
+    assert (tmp_path / "policy.npz").read_bytes() == (finished / "policy.npz").read_bytes()
+
+
+def test_json_is_one_object_alone_on_standard_output_and_seeds_repeat(finished, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert main(["run", "toy-double", "--seed", "3", "--json", *SHORT]) == 0
     captured = capsys.readouterr()
     result, before = json.loads(captured.out), json.loads((finished / "result.json").read_text())
     assert captured.err == ""
     same = KEYS - {"learner_seconds", "task_seconds", "compilations"}
     assert {key: result[key] for key in same} == {key: before[key] for key in same}
+    assert list(tmp_path.iterdir()) == []  # without --out nothing is left behind
 
 
 def test_existing_run_is_overwritten_only_by_force(finished, capsys, tmp_path):
@@ -87,16 +102,14 @@ def test_existing_run_is_overwritten_only_by_force(finished, capsys, tmp_path):
     assert {path.name: path.read_bytes() for path in finished.iterdir()} == before
     (tmp_path / "mine.txt").write_text("not a run's file")
     (tmp_path / "result.json").write_text("an old result")
-    assert main(["run", "toy-double", "--out", str(tmp_path), "--force", "--quiet", *SHORT]) == 0
+    (tmp_path / "rollouts.sqlite").write_bytes((finished / "rollouts.sqlite").read_bytes())
+    assert main(["run", "toy-double", "--out", str(tmp_path), "--force", *SHORT]) == 0
     assert (tmp_path / "mine.txt").read_text() == "not a run's file"
-    assert json.loads((tmp_path / "result.json").read_text())["task"] == "toy-double"
-
-
-def test_summary_is_for_people(capsys):
-    assert main(["run", "toy-double", *SHORT]) == 0
+    assert json.loads((tmp_path / "result.json").read_text())["rollouts"] == 192
     text = capsys.readouterr().out
     assert "greedy return" in text
-    assert "200 rollouts" in text
+    assert "192 rollouts" in text
+    assert f"hpsde plot {tmp_path}" in text
 
 
 def test_plot_draws_a_saved_run(finished, tmp_path, capsys):
@@ -105,6 +118,27 @@ def test_plot_draws_a_saved_run(finished, tmp_path, capsys):
     assert capsys.readouterr().out.split() == [str(target) for target in targets]
     assert targets[0].read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert targets[1].read_bytes()[:4] == b"%PDF"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("policy.npz", b"PK damaged", "policy.npz"),
+        ("iterations.csv", b"rollouts\nmany\n", "iterations.csv"),
+        ("iterations.csv", b"\xff\xfe", "iterations.csv"),
+        ("iterations.csv", b"unheard,of\n1,2\n", "iterations.csv"),
+        ("config.json", b"{", "config.json"),
+        ("rollouts.sqlite", b"SQLite format 3\0" + bytes(200), "rollouts.sqlite"),
+    ],
+)
+def test_plot_of_a_damaged_run_names_the_file(name, content, expected, finished, tmp_path, capsys):
+    for path in finished.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / name).write_bytes(content)
+    assert main(["plot", str(tmp_path)]) == 2
+    captured = capsys.readouterr()
+    assert expected in captured.err
+    assert not (tmp_path / "figure.png").exists()
 
 
 @pytest.mark.parametrize("method", list(hpsde.methods.METHODS))
@@ -127,31 +161,43 @@ def test_tasks_lists_every_task_with_its_sizes(capsys):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["fly"], "tasks, methods, settings, run, plot"),
+        (["fly"], "tasks, methods, settings, run"),
         (["run", "toy-duble"], "toy-double"),
         (["run", "toy-double", "--method", "magic"], "valid are"),
         (["run", "toy-double", "--rollouts", "0"], "at least 1"),
         (["run", "toy-double", "--seed", "-1"], "0 or more"),
+        (["run", "toy-double", "--seed", "9" * 30], "below 2^63"),
         (["run", "toy-double", "--rollouts", "many"], "--rollouts"),
         (["run", "toy-double", "--set", "magic=1"], "kappa"),
         (["run", "toy-double", "--set", "kappa"], "NAME=VALUE"),
         (["run", "toy-double", "--set", "kappa=-1"], "kappa must lie between"),
-        (["run", "toy-double", "--rollouts", "100"], "600 initial rollouts"),
+        (["run", "toy-double", "--rollouts", "100", "--initial-rollouts", "600"], "at most all rollouts, 100"),
+        (["run", "toy-double", "--chunk", "0"], "--chunk must be at least 1"),
+        (["run", "toy-double", "--context", "uniform(0, 1)"], "return function only"),
+        (["run", "toy-double", "--workers", "0"], "workers"),
+        (["run", "toy-double", "--timeout", "-1"], "timeout"),
+        (["run", "toy-double", "--max-failures", "0"], "max_failures"),
+        (["run", "no_such_module:value", "--initial", "uniform(0, 1)"], "no module 'no_such_module'"),
+        (["run", "json:dumps"], "json:dumps"),
+        (["run", "no/such.toml"], "no/such.toml"),
+        (["run", "os:getpid", "--initial", "uniform(0, 1"], "initial"),
         (["run"], "TASK"),
         (["plot", "no/such/folder"], "no/such/folder"),
         (["plot", "no/such/folder", "--out", "figure.xyz"], ".png"),
     ],
 )
-def test_wrong_usage_says_what_is_right_and_exits_with_2(arguments, expected, capsys):
+def test_wrong_usage_says_what_is_right_and_exits_with_2(arguments, expected, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     assert main(arguments) == 2
     captured = capsys.readouterr()
     assert expected in captured.err
     assert captured.out == ""
     assert "Traceback" not in captured.err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_default_method_is_the_packages():
-    assert Command("toy-double").method == hpsde.methods.DEFAULT_METHOD
+    assert LearnerOptions().method == hpsde.methods.DEFAULT_METHOD
 
 
 @pytest.mark.parametrize(
@@ -162,22 +208,24 @@ def test_default_method_is_the_packages():
         ("isotropic=True", ("isotropic", True)),
         ("temperature=None", ("temperature", None)),
         ("ridge=1e-4", ("ridge", 1e-4)),
+        ("ridge=" + "(" * 9999, ("ridge", "(" * 9999)),
     ],
 )
 def test_settings_are_read_as_numbers_or_text(text, expected):
     assert parse_setting(text) == expected
 
 
-def test_settings_reach_the_learner_and_the_configuration(tmp_path, monkeypatch):
+def test_settings_reach_the_learner_and_the_configuration(tmp_path, monkeypatch, capsys):
     learners = []
 
-    def take_note(task, learner, **_):
-        learners.append(learner)
+    def take_note(loop):
+        learners.append(loop.run.learner())
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_runner, "iterate", take_note)
-    arguments = ["--set", "update=rwr", "restarts=2", "--max-options", "3", "--out", str(tmp_path)]
-    assert main(["run", "toy-double", *arguments, *SHORT]) == 130
+    monkeypatch.setattr(driver._Loop, "until_done", take_note)
+    arguments = ["--set", "update=rwr", "restarts=2", "--max-options", "3", "--initial-rollouts", "120"]
+    assert main(["run", "toy-double", *arguments, "--out", str(tmp_path)]) == 130
+    assert f"hpsde resume {tmp_path}" in capsys.readouterr().err
     config = json.loads((tmp_path / "config.json").read_text())
     chosen = {"update": "rwr", "restarts": 2, "max_options": 3}
     assert {name: config["settings"][name] for name in chosen} == chosen
@@ -197,42 +245,91 @@ def test_unknown_task_leaves_no_folder(tmp_path, capsys):
     assert not (tmp_path / "new").exists()
 
 
-def test_damaged_run_is_wrong_input(finished, tmp_path, capsys):
-    for name in files.FILES:
-        (tmp_path / name).write_bytes((finished / name).read_bytes()[:40])
-    assert main(["plot", str(tmp_path)]) == 2
-    assert "config.json" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("command", [[], ["--help"], ["tasks", "--help"], ["run", "--help"], ["plot", "--help"]])
+@pytest.mark.parametrize("command", [[], ["--help"], *([name, "--help"] for name in COMMANDS)])
 def test_help_has_exit_code_0(command, capsys):
     assert main(command) == 0
     assert "hpsde" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", ["run", "plot"])
+@pytest.mark.parametrize("command", sorted(set(COMMANDS) - {"tasks", "methods", "settings", "status"}))
 def test_help_shows_examples_and_exit_codes(command, capsys):
     assert main([command, "--help"]) == 0
     text = capsys.readouterr().out
     assert f"hpsde {command} " in text
     assert "exit codes" in text
-    assert "130" in text
 
 
-def test_interrupted_run_keeps_what_it_has(tmp_path, monkeypatch, capsys):
-    real = _runner.iterate
+# A function of the user's own
 
-    def interrupted(*args, **kwargs):
-        steps = real(*args, **kwargs)
-        yield next(steps)
-        raise KeyboardInterrupt
 
-    monkeypatch.setattr(_runner, "iterate", interrupted)
-    assert main(["run", "toy-double", "--out", str(tmp_path / "run"), "--quiet", *SHORT]) == 130
-    kept = {path.name for path in (tmp_path / "run").iterdir()}
-    assert kept == set(files.FILES) - {"result.json"}
-    assert len(files.read_arrays(tmp_path / "run" / "rollouts.npz")["returns"]) == 120
-    assert capsys.readouterr().err == "hpsde: interrupted\n"
+@pytest.fixture
+def own_folder(tmp_path, monkeypatch):
+    """A folder with a return function, as the current one."""
+    (tmp_path / "my_returns.py").write_text(FUNCTION)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield tmp_path
+    sys.modules.pop("my_returns", None)
+
+
+def test_own_functions_by_name_and_from_a_file(own_folder, capsys):
+    words = ["--context", "uniform(0, 2)", "--initial", "uniform(-1, 1)"]
+    assert main(["run", "my_returns:ridges", *words, "--out", "named", "--json", "--seed", "2", *SHORT]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["task"], result["rollouts"]) == ("ridges", 192)
+    assert "greedy_mean_return" not in result  # it was not asked to be measured
+    assert result["best_return"] > 0.9
+    assert main(["plot", "named"]) == 0
+    assert capsys.readouterr().out == "named/figure.png\n"
+    (own_folder / "problem.toml").write_text(
+        'function = "my_returns:ridges"\ncontexts = "uniform(0, 2)"\ninitial = "uniform(-1, 1)"\n'
+        "rollouts = 192\ninitial_rollouts = 128\nmax_options = 4\n[settings]\ntarget_ess = 0.25\n"
+    )
+    assert main(["run", "problem.toml", "--out", "filed", "--seed", "2", "--batch", "32"]) == 0
+    text = capsys.readouterr().out
+    assert "192 rollouts" in text
+    assert "the best of all" in text
+    assert (own_folder / "named/policy.npz").read_bytes() == (own_folder / "filed/policy.npz").read_bytes()
+
+
+def test_ctrl_c_ends_cleanly_and_resume_completes_the_run(own_folder, capsys):
+    """The interrupt comes from within the 40th rollout: that one ends, no other begins."""
+    interrupting = FUNCTION + (
+        "\n\ncalls = []\n\n\ndef interrupted(context, parameters, seed):\n    calls.append(seed)\n"
+        "    if len(calls) == 40:\n        import os, signal\n        os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return ridges(context, parameters, seed)\n"
+    )
+    (own_folder / "my_returns.py").write_text(interrupting)
+    words = ["--context", "uniform(0, 2)", "--initial", "uniform(-1, 1)", "--quiet", "--seed", "2"]
+    before = signal.getsignal(signal.SIGINT)
+    assert main(["run", "my_returns:interrupted", *words, "--out", "run", *SHORT]) == 130
+    errors = capsys.readouterr().err
+    assert "Ctrl-C again stops at once" in errors
+    assert "interrupted after 40 rollouts; go on with: hpsde resume run" in errors
+    assert signal.getsignal(signal.SIGINT) is before
+    assert main(["status", "run"]) == 0
+    status = json.loads(capsys.readouterr().out)
+    assert (status["done"], status["asked"], status["running"]) == (40, 88, {})
+    assert main(["resume", "run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rollouts"] == 192
+    assert len(sys.modules["my_returns"].calls) == 192  # nothing was evaluated twice
+    assert main(["run", "my_returns:ridges", *words, "--out", "whole", *SHORT]) == 0
+    assert (own_folder / "whole/policy.npz").read_bytes() == (own_folder / "run/policy.npz").read_bytes()
+
+
+def test_failing_function_stops_the_run_with_its_traceback(own_folder, capsys):
+    (own_folder / "my_returns.py").write_text("def ridges(context, parameters):\n    raise OSError('motor fault')\n")
+    words = ["--context", "uniform(0, 2)", "--initial", "uniform(-1, 1)", "--max-failures", "3", "--out", "run"]
+    assert main(["run", "my_returns:ridges", *words, *SHORT]) == 1
+    errors = capsys.readouterr().err
+    assert "3 rollouts failed one after the other" in errors
+    assert "OSError: motor fault" in errors
+    assert "hpsde resume run --retry-failed" in errors
+    assert main(["plot", "run"]) == 2
+    assert "nothing to draw yet" in capsys.readouterr().err
+
+
+# How it starts
 
 
 @pytest.mark.parametrize("start", [[sys.executable, "-m", "hpsde"], [str(Path(sys.executable).parent / "hpsde")]])
@@ -257,15 +354,19 @@ print(os.environ["OPENBLAS_NUM_THREADS"])
     assert done.stdout.strip() == used, done.stderr
 
 
+# Small files
+
+
 def test_half_written_files_never_take_the_name(tmp_path):
     target = tmp_path / "result.json"
-    files.write_json(target, {"value": 1})
+    write_json(target, {"value": 1})
 
     def fail_half_way(path):
         path.write_text("half")
         raise OSError("no space left")
 
-    with pytest.raises(OSError, match="no space"), files.replacing(target) as unfinished:
+    expected = pytest.raises(hpsde.StorageError, match=r"result.json cannot be written: no space")
+    with expected, replacing(target) as unfinished:
         fail_half_way(unfinished)
     assert json.loads(target.read_text()) == {"value": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
@@ -273,4 +374,4 @@ def test_half_written_files_never_take_the_name(tmp_path):
 
 def test_json_has_no_nan():
     data = {"a": float("nan"), "b": np.float64(1.5), "c": [np.int64(2), -np.inf], "d": {"e": None}}
-    assert files.json_ready(data) == {"a": None, "b": 1.5, "c": [2, None], "d": {"e": None}}
+    assert json_ready(data) == {"a": None, "b": 1.5, "c": [2, None], "d": {"e": None}}

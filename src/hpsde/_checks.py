@@ -19,7 +19,7 @@ def as_numbers(name: str, values: Any) -> np.ndarray:
         if array.dtype.kind not in "biufO":
             raise TypeError(f"{array.dtype} does not hold real numbers")
         return array.astype(float)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{name} must be numbers; got {type(values).__name__}: {error}") from error
 
 
@@ -64,7 +64,9 @@ def usable_numbers(array: np.ndarray) -> np.ndarray:
 
 
 def check_count(name: str, value: Any, least: int) -> int:
-    """A whole number of at least `least`."""
+    """A whole number of at least `least`, and below 2^63, as files and compiled functions hold it."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < least:
         raise InputError(f"{name} must be a whole number of at least {least}; got {value!r}")
+    if value >= 2**63:
+        raise InputError(f"{name} must be below 2^63; got a number of {int(value).bit_length()} bits")
     return int(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 Value = float | int | str | None
 
@@ -13,6 +13,7 @@ Value = float | int | str | None
 LABELS = {"mean_return": "return", "returns": "return", "options_kept": "options", "ess": "ESS"}
 
 
+@runtime_checkable
 class ProgressBar(Protocol):
     """Something that can be told how far a run is."""
 

@@ -140,16 +140,10 @@ def draw_options(axes: Axes, returns: ReturnMap, policy: Any) -> None:
 
 
 def draw_returns(axes: Axes, iterations: Mapping[str, np.ndarray]) -> None:
-    """Mean return of the greedy policy on the evaluation contexts, and of the rollouts of each iteration."""
-    rollouts = iterations["rollouts"]
-    axes.plot(
-        rollouts,
-        iterations["greedy_mean_return"],
-        color=COLOURS[0],
-        marker="o",
-        markersize=3,
-        label="greedy policy",
-    )
+    """Mean return of the greedy policy on the evaluation contexts, where measured, and of each iteration's rollouts."""
+    rollouts, greedy = iterations["rollouts"], iterations.get("greedy_mean_return")
+    if greedy is not None:
+        axes.plot(rollouts, greedy, color=COLOURS[0], marker="o", markersize=3, label="greedy policy")
     axes.plot(
         rollouts,
         iterations["batch_mean_return"],

@@ -136,9 +136,10 @@ class Problem:
         distribution = self.initial_distribution
         return self.make_task() if distribution is None else distribution
 
-    def extras(self, task: Task) -> TaskExtras:
+    def extras(self, task: Task | None) -> TaskExtras:
         """What `task`, made of this problem, says of itself, with what this problem says in its place."""
-        return replace(task_extras(task), **self._extras(task_extras(task)))
+        said = TaskExtras() if task is None else task_extras(task)
+        return replace(said, **self._extras(said))
 
     def with_words(self, **words: Any) -> Problem:
         """The same problem where nothing else is said: words go before what it says, settings one by one."""

@@ -12,11 +12,10 @@ from hpsde.ask_tell import Learner
 from hpsde.distributions import as_distribution
 from hpsde.errors import FileFormatError, InputError
 from hpsde.learning import budget
-from hpsde.methods import new_learner
+from hpsde.methods import new_learner, task_settings
 from hpsde.problems import Problem, distribution_text, problem_from_words
 from hpsde.runs.config import RunConfig, versions
 from hpsde.runs.folder import CONFIG
-from hpsde.settings import Settings
 from hpsde.tasks.task import check_task, task_extras, task_from_function
 
 CHUNK = 25
@@ -38,12 +37,11 @@ def make_config(
 ) -> tuple[RunConfig, Any]:
     """The configuration of a new run, and its task where there is one. `Run.create` explains the arguments."""
     problem, task = problem_and_task(what, words)
-    silent: Any = object()  # a task that says nothing of itself
-    said = silent if task is None else task
-    extras = task_extras(said) if problem is None else problem.extras(said)
+    extras = task_extras(task) if problem is None else problem.extras(task)
     first, total = budget(extras, initial_rollouts, rollouts)
-    given = {"features": extras.features, "max_options": extras.max_options}
-    given |= {} if problem is None else problem.settings
+    given = task_settings(method, extras, getattr(task, "name", name))
+    if problem is not None:
+        given |= problem.settings | ({} if problem.max_options is None else {"max_options": problem.max_options})
     config = RunConfig(
         run=uuid.uuid4().hex,
         name=str(task.name) if task is not None else (problem and problem.name) or name,
@@ -124,5 +122,4 @@ def storable_settings(settings: dict[str, Any]) -> dict[str, Any]:
     for name, value in settings.items():
         if callable(value):
             raise InputError(f"{name}: a run that is stored needs settings by name; got a function")
-    Settings(**{name: value for name, value in settings.items() if name in Settings.__dataclass_fields__})
     return dict(settings)

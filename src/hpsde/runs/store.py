@@ -305,9 +305,12 @@ class Store:
 
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA trusted_schema = OFF")
-    connection.execute("PRAGMA cell_size_check = ON")
+    try:
+        for setting in ("synchronous = FULL", "trusted_schema = OFF", "cell_size_check = ON"):
+            connection.execute(f"PRAGMA {setting}")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -360,6 +363,8 @@ def _storage_errors(path: Path) -> Iterator[None]:
         else:
             raise FileFormatError(f"{path} is damaged: {error}") from error
         raise StorageError(f"{path}: {message} ({error})") from error
+    except UnicodeDecodeError as error:  # SQLite's message has the broken text in it
+        raise FileFormatError(f"{path} is damaged: it has text that is not UTF-8") from error
 
 
 def _record(text: str) -> dict[str, Any]:

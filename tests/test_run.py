@@ -1,0 +1,323 @@
+"""`hpsde.Run`: ask and tell by number, in any order, from anywhere; one at a time where it must be."""
+
+import errno
+import json
+import os
+import threading
+import time
+
+import numpy as np
+import pandas
+import pytest
+
+import hpsde
+import small
+import stored
+from hpsde import _archive
+from hpsde.runs import lock as lock_module
+from hpsde.runs import run as run_module
+from hpsde.runs.export import export
+from hpsde.runs.lock import RunLock
+
+CONTEXTS = small.draw_contexts(0, 6, 1)
+
+
+@pytest.fixture
+def run(tmp_path):
+    with stored.create(tmp_path / "run") as run:
+        yield run
+
+
+def test_asked_rollouts_are_on_disk_before_ask_returns(run):
+    asked = run.ask(CONTEXTS)
+    assert [each.id for each in asked] == [1, 2, 3, 4, 5, 6]
+    assert [each.id for each in run.ask(CONTEXTS[:2])] == [7, 8]
+    found = stored.look(run.folder, "SELECT ask, status, option, policy, seed, parameters FROM rollouts ORDER BY id")
+    assert [row[:4] for row in found] == [(1, "asked", -1, 0)] * 6 + [(2, "asked", -1, 0)] * 2
+    assert [row[4] for row in found[:6]] == [each.seed for each in asked]
+    assert [json.loads(row[5]) for row in found[:6]] == [each.parameters.tolist() for each in asked]
+    assert len({each.seed for each in asked}) == 6
+
+
+def test_a_run_learns_what_a_learner_in_memory_learns(tmp_path):
+    """Told all at once and in order, a run and `hpsde.HPSDE` are the same to the bit."""
+    learner = small.make(seed=7)
+    with stored.create(tmp_path / "run") as run:
+        for number, count in enumerate(small.ROUNDS):
+            contexts = small.draw_contexts(number, count, 1)
+            asked, proposal = run.ask(contexts), learner.ask(contexts)
+            np.testing.assert_array_equal([each.parameters for each in asked], proposal.parameters)
+            np.testing.assert_array_equal([each.log_density for each in asked], proposal.log_density)
+            returns = small.two_ridges(contexts, proposal.parameters)
+            run.tell([each.id for each in asked], returns)
+            learner.tell(contexts, proposal.parameters, returns)
+        small.assert_same_bits(run.policy, learner.policy)
+        small.assert_same_bits(hpsde.load_policy(run.folder / "policy.npz"), learner.policy)
+        assert run.status().steps == 3
+
+
+def test_tells_come_in_any_order_and_from_others(run):
+    run.ask(CONTEXTS)
+    run.tell(5, -3.25)
+    with hpsde.Run.open(run.folder) as other:
+        other.tell([6, 1], [0.5, 0.25])
+        other.tell(np.int64(3), failed="motor fault")
+        other.tell([2, 4], failed="no power")
+    status = run.status()
+    assert (status.done, status.failed, status.asked, status.open) == (3, 3, 0, ())
+    assert (status.best_return, status.steps, status.running) == (0.5, 0, {})
+    np.testing.assert_array_equal(run.rollouts().returns, [0.25, np.nan, np.nan, np.nan, -3.25, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "message"),
+    [
+        ((9, 1.0), {}, hpsde.AskTellError, "no rollout 9 in this run; rollouts 1 to 6 have been asked"),
+        ((6, 1.0), {}, hpsde.AskTellError, r"rollout 6 was told already, with the return 1.0, at 2\d\d\d-"),
+        ((0, 1.0), {}, hpsde.InputError, "at least 1"),
+        ((2**70, 1.0), {}, hpsde.InputError, r"below 2\^63"),
+        (("1", 1.0), {}, hpsde.InputError, "whole number"),
+        ((1.0, 1.0), {}, hpsde.InputError, "whole number"),
+        ((None, 1.0), {}, hpsde.InputError, "whole number"),
+        (([], []), {}, hpsde.InputError, "expected one number or different numbers"),
+        (([1, 1], [1.0, 2.0]), {}, hpsde.InputError, "different numbers"),
+        (([[1, 2], [3]], 1.0), {}, hpsde.InputError, "expected the number of a rollout"),
+        ((1,), {}, hpsde.InputError, "one of the two"),
+        ((1, 1.0), {"failed": "why"}, hpsde.InputError, "one of the two"),
+        ((1, np.nan), {}, hpsde.InputError, r"finite.*tell\(id, failed="),
+        ((1, np.inf), {}, hpsde.InputError, "finite"),
+        ((1, 10**400), {}, hpsde.InputError, "numbers"),
+        ((1, "high"), {}, hpsde.InputError, "must be numbers"),
+        ((1, [1.0, 2.0]), {}, hpsde.InputError, "expected 1 numbers"),
+        (([1, 2], [1.0]), {}, hpsde.InputError, "expected 2 numbers, one for each id"),
+        ((1, 1.0), {"parameters": [0.1, 0.2]}, hpsde.InputError, r"parameters must have shape \[1, 1\]; got \[1, 2\]"),
+        ((1, 1.0), {"parameters": [np.nan]}, hpsde.InputError, "parameters must be finite"),
+        ((1, 1.0), {"parameters": [7.0]}, hpsde.InputError, "possible under the initial policy"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_told_says_why_and_changes_nothing(arguments, options, error, message, run):
+    run.ask(CONTEXTS)
+    run.tell(6, 1.0)
+    before = run.store.table()
+    with pytest.raises(error, match=message):
+        run.tell(*arguments, **options)
+    assert run.store.table() == before
+
+
+@pytest.mark.parametrize(
+    ("contexts", "count", "message"),
+    [
+        (None, None, r"ask needs contexts \[N, 1\]; got none"),
+        ([[1.0, 2.0]], None, r"contexts must have shape \[N, 1\]; got \[1, 2\]"),
+        ([], None, "at least one context"),
+        ([np.inf], None, "finite"),
+        (["x"], None, "numbers"),
+        ([0.5], 2, r"shape \[2, 1\]"),
+        (None, 2**65, "below"),
+        (None, 10**9, "at most 1000000 rollouts at once"),
+    ],
+)
+def test_what_cannot_be_asked_says_why_and_changes_nothing(contexts, count, message, run):
+    with pytest.raises(hpsde.InputError, match=message):
+        run.ask(contexts, count=count)
+    assert run.store.position() == (0, 0, 0)
+    assert run.ask([0.5])[0].id == 1
+
+
+def test_rollouts_without_contexts(tmp_path):
+    with hpsde.Run.create(tmp_path / "run", initial="gaussian([1, 2], 0.5)") as run:
+        asked = run.ask(count=3)
+        assert [each.context.shape for each in asked] == [(0,)] * 3
+        assert run.rollouts().parameters.shape == (3, 2)
+        with pytest.raises(hpsde.InputError, match="ask needs to know how many"):
+            run.ask()
+
+
+def test_other_parameters_than_asked_are_learned_from(run):
+    asked = run.ask(CONTEXTS)
+    run.tell([2, 1], [1.0, 2.0], parameters=[[0.125], [0.25]])
+    run.tell(3, failed="fell", parameters=[99.0])  # it failed: what was run need not be possible
+    np.testing.assert_array_equal(run.rollouts().parameters[:3, 0], [0.25, 0.125, 99.0])
+    kept = stored.look(run.folder, "SELECT parameters FROM rollouts WHERE id < 3 ORDER BY id")
+    assert [json.loads(text) for (text,) in kept] == [each.parameters.tolist() for each in asked[:2]]
+
+
+def test_a_policy_needs_rollouts(run):
+    with pytest.raises(hpsde.AskTellError, match="at least 2 rollouts"):
+        run.policy  # noqa: B018
+    run.ask(CONTEXTS)
+    run.tell(1, 1.0)
+    with pytest.raises(hpsde.AskTellError, match="at least 2 rollouts that did not fail; 1 were told"):
+        run.policy  # noqa: B018
+    assert run.store.position() == (6, 1, 0)
+
+
+def test_a_task_of_ones_own_is_given_again(tmp_path):
+    task = stored.make_task()
+    with hpsde.Run.create(tmp_path / "run", task, **stored.SIZES) as run:
+        run.ask(CONTEXTS)
+    with hpsde.Run.open(tmp_path / "run") as run:
+        run.tell(1, 1.0)
+        with pytest.raises(hpsde.InputError, match=r"a task of your own, ridges; give it again: Run.open"):
+            run.ask(CONTEXTS)
+        with pytest.raises(hpsde.InputError, match="has no function that could run its rollouts"):
+            run.learn()
+    with hpsde.Run.open(tmp_path / "run", task=task) as run:
+        assert run.ask(CONTEXTS)[0].id == 7
+    with pytest.raises(hpsde.InputError, match="task: expected an object with name"):
+        hpsde.Run.open(tmp_path / "run", task=3)
+    with pytest.raises(hpsde.InputError, match="got contexts, initial besides"):
+        hpsde.Run.create(tmp_path / "other", task, **stored.WORDS)
+
+
+def test_a_task_of_other_sizes_is_refused(run):
+    task = hpsde.tasks.task.task_from_function(abs, initial=hpsde.Uniform([0.0, 0.0], 1.0))
+    with pytest.raises(hpsde.InputError, match=r"must have 1 contexts and 1 parameters; it has \(0, 2\)"):
+        run.learn(task, progress=False)
+
+
+def test_folders_with_something_in_them_are_left_alone(run, tmp_path):
+    run.ask(CONTEXTS)
+    with pytest.raises(hpsde.InputError, match="has a run in it"):
+        stored.create(run.folder)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/notes.txt").write_text("mine")
+    with pytest.raises(hpsde.InputError, match="has something else in it"):
+        stored.create(tmp_path / "other")
+    with pytest.raises(hpsde.InputError, match="is a file"):
+        stored.create(tmp_path / "other/notes.txt")
+    assert run.status().asked == 6
+    with stored.create(run.folder, overwrite=True) as new:
+        assert new.status().asked == 0
+
+
+@pytest.mark.parametrize("missing", ["config.json", "rollouts.sqlite"])
+def test_what_is_no_run_is_not_opened(missing, run, tmp_path):
+    (run.folder / missing).unlink()
+    with pytest.raises(hpsde.FileFormatError, match=f"is not the folder of a run: it has no {missing}"):
+        hpsde.Run.open(run.folder)
+    with pytest.raises(hpsde.FileFormatError, match="is not the folder of a run"):
+        hpsde.Run.open(tmp_path / "nothing")
+
+
+# One at a time
+
+
+def test_while_a_run_is_running_others_are_refused_but_may_look(run):
+    seen = []
+
+    def busy(contexts, parameters, seeds):
+        if not seen:
+            with hpsde.Run.open(run.folder) as other:
+                seen.append(other.status())
+                tries = {
+                    "ask": lambda: other.ask([0.5]),
+                    "tell": lambda: other.tell(1, 1.0),
+                    "policy": lambda: other.policy,
+                    "learn": lambda: other.learn(stored.make_task(), progress=False),
+                    "overwrite": lambda: stored.create(run.folder, overwrite=True),
+                }
+                for attempt in tries.values():
+                    with pytest.raises(hpsde.RunLockedError, match=f"process {os.getpid()}"):
+                        attempt()
+        return stored.noisy_ridges(contexts, parameters, seeds)
+
+    run.learn(stored.make_task(busy), rollouts=192, progress=False)
+    assert (seen[0].asked, seen[0].running["purpose"], seen[0].running["process"]) == (128, "run", os.getpid())
+    assert (run.status().done, run.status().failed, run.status().running) == (192, 0, {})
+
+
+def test_ask_waits_for_one_who_asks(run):
+    held = threading.Event()
+
+    def hold():
+        with RunLock(run.folder / "lock").hold("ask"):
+            held.set()
+            time.sleep(0.2)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    assert run.lock.holder()["purpose"] == "ask"
+    assert run.ask(CONTEXTS)[0].id == 1
+    thread.join()
+
+
+def test_one_who_does_not_let_go_is_named(run, monkeypatch):
+    monkeypatch.setattr(run_module, "WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(lock_module, "PATIENCE_SECONDS", 0.05)
+    with RunLock(run.folder / "lock").hold("ask"):
+        with pytest.raises(hpsde.RunLockedError, match=rf"in use: process {os.getpid()} on .* working on it since 2"):
+            run.ask(CONTEXTS)
+        assert run.lock.holder()["purpose"] == "ask"
+    (run.folder / "lock").write_bytes(b"\xff not JSON")
+    assert run.lock.holder() == {}
+    assert run.ask(CONTEXTS)[0].id == 1
+
+
+# Disks that fail
+
+
+def no_space(_):
+    raise OSError(errno.ENOSPC, "No space left")
+
+
+def test_a_disk_that_is_full_when_the_policy_is_saved(run, monkeypatch):
+    stored.tell(run, run.ask(small.draw_contexts(0, 128, 1)))
+    with monkeypatch.context() as patch:
+        patch.setattr(_archive.os, "fsync", no_space)
+        with pytest.raises(hpsde.StorageError, match=r"(?s)run cannot be written: .*No space left.*No rollout is lost"):
+            run.policy  # noqa: B018
+    assert stored.sound(run.folder)
+    assert run.status().done == 128
+    assert not (run.folder / "policy.npz").exists()
+    with hpsde.Run.open(run.folder) as again:
+        small.assert_same_bits(again.policy, run.policy)
+        small.assert_same_bits(hpsde.load_policy(run.folder / "policy.npz"), run.policy)
+
+
+def test_a_log_that_cannot_be_written_stops_nothing(run):
+    (run.folder / "log.txt").unlink()
+    (run.folder / "log.txt").mkdir()
+    run.log("half a pair \ud800")
+    assert run.ask(CONTEXTS)[0].id == 1
+
+
+# Export
+
+
+def test_exported_tables_hold_every_rollout(run, tmp_path):
+    asked = run.ask(CONTEXTS)
+    run.tell([1, 2], [0.1, -2.5])
+    run.tell(3, failed='the "motor",\nit broke')
+    run.tell(4, 1.0, parameters=[0.5])
+    export(run.store, tmp_path / "deep/rollouts.csv", "csv")
+    export(run.store, tmp_path / "rollouts.parquet", "parquet")
+    tables = [pandas.read_csv(tmp_path / "deep/rollouts.csv")]
+    tables.append(pandas.read_parquet(tmp_path / "rollouts.parquet"))
+    for table in tables:
+        assert table["id"].tolist() == [1, 2, 3, 4, 5, 6]
+        assert table["status"].tolist() == ["done", "done", "failed", "done", "asked", "asked"]
+        np.testing.assert_allclose(table["context_1"], CONTEXTS[:, 0], rtol=1e-15)
+        wanted = [each.parameters[0] for each in asked]
+        np.testing.assert_allclose(table["parameter_1"], [*wanted[:3], 0.5, *wanted[4:]], rtol=1e-15)
+        np.testing.assert_array_equal(table["return"], [0.1, -2.5, np.nan, 1.0, np.nan, np.nan])
+        assert table["as_asked"].tolist() == [True, True, True, False, True, True]
+        assert table["reason"][2] == 'the "motor",\nit broke'
+        assert table["seed"].tolist() == [each.seed for each in asked]
+    assert [tables[1].dtypes[name].kind for name in ("return", "log_density", "seed")] == ["f", "f", "i"]
+
+
+def test_export_never_writes_over_the_run(run):
+    run.ask(CONTEXTS)
+    for name in ("rollouts.sqlite", "config.json"):
+        with pytest.raises(hpsde.InputError, match="is a file of the run itself"):
+            export(run.store, run.folder / ".." / run.folder.name / name, "csv")
+    with pytest.raises(hpsde.StorageError, match="cannot be written"):
+        export(run.store, run.folder, "csv")
+    assert run.status().asked == 6
+
+
+def test_an_empty_run_is_an_empty_table(run, tmp_path):
+    export(run.store, tmp_path / "rollouts.parquet", "parquet")
+    assert len(pandas.read_parquet(tmp_path / "rollouts.parquet")) == 0
