@@ -170,6 +170,20 @@ def test_the_history_grows_with_rollouts_and_behaviours_and_computes_nothing_twi
     assert len(asked) == 3 * 60
 
 
+def test_the_own_density_is_that_of_the_policy_that_made_the_rollout():
+    history, made = History(), [draw_behaviour(seed)[0] for seed in (10, 11)]
+    for number, behaviour in zip((2, 5), made, strict=True):
+        rows = np.asarray(behaviour.chosen) >= 0
+        history.add(number, behaviour.options, np.asarray(behaviour.contexts)[rows], np.asarray(behaviour.chosen)[rows])
+    s, xi, log_initial = make_rollouts(np.random.default_rng(10), 30)
+    made_by = np.repeat([0, 5, 2], 10)
+    own = history.log_own(s, s, xi, log_initial, made_by)
+    first, second = (log_density(behaviour, s, xi) for behaviour in made)
+    assert_allclose(own, np.concatenate([log_initial[:10], second[10:20], first[20:]]), rtol=1e-9)
+    mixture = np.logaddexp.reduce([log_initial, first, second]) - np.log(3.0)
+    assert_allclose(history.log_mixture(s, s, xi, log_initial, made_by), mixture, rtol=1e-9)
+
+
 def test_a_behaviour_without_rollouts_counts_nothing():
     s, xi, log_initial = make_rollouts(np.random.default_rng(8), 30)
     history = History()

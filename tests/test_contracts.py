@@ -18,12 +18,21 @@ PAIRS = [(method, task) for task in TOYS for method in METHODS] + [(DEFAULT_METH
 FEW = small.SIZES | {"feature_count": 1}
 
 
+def few(method):
+    """Small sizes, and of the settings those that the method has."""
+    known = set(make_learner(method, make_task("toy-double")).settings.__dataclass_fields__)
+    sizes = {"initial_rollouts", "expected_rollouts"}
+    return {name: value for name, value in FEW.items() if name in known | sizes}
+
+
 class Learned:
     """A method's learner and policy on a task, after a few rounds."""
 
     def __init__(self, method, name):
+        # One option averages over the solutions, and one feature and 192 rollouts cannot learn the puddle.
+        self.expected_to_learn = method not in ("paper", "creps") and name != "puddle"
         self.task = make_task(name)
-        self.learner = make_learner(method, self.task, seed=2, **FEW)
+        self.learner = make_learner(method, self.task, seed=2, **few(method))
         self.steps = list(iterate(self.task, self.learner, rollouts=192, batch=32))
         self.policy = self.learner.policy
         self.contexts = self.task.evaluation_contexts()[::7]
@@ -51,8 +60,8 @@ def test_the_policy_is_sound_and_better_than_chance(learned):
     small.assert_sound(learned.policy, learned.contexts)
     assert learned.policy.act(learned.contexts[0]).shape == (learned.task.parameter_size,)
     measured = measure(learned.task, learned.policy)
-    # One feature and 192 rollouts cannot learn the puddle.
-    assert measured["greedy_mean_return"] > learned.steps[0].returns.mean() or learned.task.name == "puddle"
+    if learned.expected_to_learn:
+        assert measured["greedy_mean_return"] > learned.steps[0].returns.mean()
     assert measured["options_kept"] == learned.learner.info.options_kept
     assert 1 <= measured["options_used"] <= measured["options_kept"]
     assert 0.0 <= measured["coverage"] <= 1.0
@@ -98,14 +107,24 @@ def test_every_method_gives_the_same_bits_again(method):
 
 
 @pytest.mark.parametrize("method", METHODS)
+def test_every_method_goes_on_from_a_stored_run_to_the_same_bits(method, tmp_path):
+    settings = {name: value for name, value in few(method).items() if name != "expected_rollouts"}
+    with hpsde.Run.create(tmp_path, "toy-double", method=method, seed=2, rollouts=192, batch=32, **settings) as run:
+        run.learn(progress=False)
+    with hpsde.Run.open(tmp_path) as again:
+        small.assert_same_bits(again.policy, Learned(method, "toy-double").policy)
+
+
+@pytest.mark.parametrize("method", METHODS)
 def test_every_method_keeps_its_settings_and_takes_the_tasks(method):
     task = make_task("toy-curve")
     settings = make_learner(method, task).settings
     for name, value in METHODS[method].settings.items():
         assert getattr(settings, name) == value
     assert settings.features == "squared-exponential"
-    assert settings.max_options == task_extras(task).max_options
-    assert make_learner(method, task, max_options=3).settings.max_options == 3
+    if "max_options" in METHODS[method].from_task:
+        assert settings.max_options == task_extras(task).max_options
+        assert make_learner(method, task, max_options=3).settings.max_options == 3
     assert METHODS[method].description
 
 

@@ -190,6 +190,23 @@ def test_the_score_is_the_expectation_over_the_options_parameters_plus_kappa_dev
     assert_allclose(wild - greedy, 2.5 * (optimistic - greedy), rtol=1e-6)
 
 
+def test_sampled_moments_are_unbiased_estimates_of_the_analytic_ones():
+    gate, options = make_gp_gate(), make_options()
+    arrays = tuple(map(jnp.asarray, (KEPT, CONTEXTS, CONTEXTS)))
+    mean, deviation = (np.asarray(part)[KEPT] for part in gating.gp_moments(gate.process, options, *arrays))
+    means, deviations = [], []
+    for key in jax.random.split(KEY, 2000):
+        sampled = gating.sampled_gp_moments(key, gate.process, options, *arrays)
+        means.append(np.asarray(sampled[0])[KEPT])
+        deviations.append(np.asarray(sampled[1])[KEPT])
+    error = np.std(means, axis=0) / np.sqrt(len(means))
+    assert np.all(np.abs(np.mean(means, axis=0) - mean) < 4.5 * error)
+    assert_allclose(np.mean(np.square(deviations), axis=0), deviation**2, rtol=0.05)
+    optimistic = np.asarray(scores(gate, options, *arrays, 1.0, KEY))
+    mean, deviation = (np.asarray(part) for part in gating.sampled_gp_moments(KEY, gate.process, options, *arrays))
+    assert_allclose(optimistic, np.where(KEPT[:, None], mean + deviation, -np.inf), rtol=1e-12)
+
+
 @pytest.mark.parametrize("kind", gating.GATES)
 def test_options_that_are_not_kept_score_minus_infinity(kind):
     features, targets = make_targets()

@@ -94,6 +94,24 @@ def test_rollouts_are_weighed_by_all_policies_that_made_them_in_their_shares():
     np.testing.assert_allclose(raw, np.log(mixture[~failed]), rtol=1e-9)
 
 
+def test_rollouts_are_weighed_by_the_policy_that_made_them_where_settings_say_so():
+    learner, mixture = (small.run(small.make(behaviour=name), rounds=(128, 32)) for name in ("own", "mixture"))
+    usable = np.ones(160, dtype=bool)
+    own, mixed = (each._data(each._frame, usable).log_behaviour[:160] for each in (learner, mixture))
+    np.testing.assert_array_equal(learner.rollouts.parameters, mixture.rollouts.parameters)
+    table = learner._history.table
+    np.testing.assert_array_equal(own, np.where(np.arange(160) < 128, table[0], table[1]))
+    np.testing.assert_allclose(np.exp(mixed), (128 * np.exp(table[0]) + 32 * np.exp(table[1])) / 160, rtol=1e-9)
+
+
+def test_sampled_moments_of_the_gate_change_what_is_tried_and_nothing_else_before():
+    analytic, sampled = (small.run(small.make(gp_moments=name)) for name in ("analytic", "sampled"))
+    same = analytic.rollouts.parameters[:128], sampled.rollouts.parameters[:128]
+    np.testing.assert_array_equal(*same)
+    assert not np.array_equal(analytic.rollouts.parameters, sampled.rollouts.parameters)
+    small.assert_sound(sampled.policy)
+
+
 def test_contexts_may_be_absent():
     learner = small.make(0, 2)
     parameters = learner.ask(count=128).parameters

@@ -9,9 +9,9 @@ from hpsde import HpsdeError, InputError, Settings, UnknownNameError
 from hpsde._checks import check_count
 from hpsde.density import DENSITY_METHODS
 from hpsde.features import FEATURE_NAMES
-from hpsde.gating import GATES
+from hpsde.gating import GATES, GP_MOMENTS
 from hpsde.options import UPDATES
-from hpsde.settings import ASSIGNMENTS, BASES, EXPLORATIONS, WEIGHT_SUMS
+from hpsde.settings import ASSIGNMENTS, BASES, BEHAVIOURS, EXPLORATIONS, WEIGHT_SUMS
 from hpsde.warp import WARPS
 from hpsde.weights import RETURN_FUNCTIONS
 
@@ -23,6 +23,8 @@ NAMES = {
     "assignment": ASSIGNMENTS,
     "update": tuple(UPDATES),
     "base": BASES,
+    "behaviour": BEHAVIOURS,
+    "gp_moments": GP_MOMENTS,
     "gate": GATES,
     "exploration": EXPLORATIONS,
     "warp": WARPS,

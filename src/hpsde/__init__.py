@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hpsde import errors, learning, methods, tasks
     from hpsde.ask_tell import Proposal
+    from hpsde.baselines import CREPS, HiREPS, HiREPSSettings
     from hpsde.distributions import Gaussian, Samples, Uniform
     from hpsde.errors import (
         AskTellError,
@@ -37,10 +38,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "CREPS",
     "HPSDE",
     "AskTellError",
     "FileFormatError",
     "Gaussian",
+    "HiREPS",
+    "HiREPSSettings",
     "HierarchicalPolicy",
     "HpsdeError",
     "InputError",
@@ -64,7 +68,10 @@ __all__ = [
 ]
 
 _MODULE_OF = {
+    "CREPS": "baselines",
     "HPSDE": "learner",
+    "HiREPS": "baselines",
+    "HiREPSSettings": "baselines",
     "AskTellError": "errors",
     "FileFormatError": "errors",
     "Gaussian": "distributions",

@@ -178,6 +178,8 @@ def assign(
     if settings.assignment == "hard":
         best = responsibilities.argmax(axis=0)
         responsibilities = (np.arange(len(kept))[:, None] == best).astype(float)
+        kept = kept & np.isin(np.arange(len(kept)), best[mask])  # an option may be the likeliest of no sample
+        mixture = density.select(mixture, jnp.asarray(kept))
     return mixture, kept, responsibilities * mask
 
 

@@ -127,6 +127,28 @@ class History:
 
         `made_by` [M] is who made those rollouts that count; a failed one does not.
         """
+        table = self._fill(contexts, features, parameters, log_initial)
+        return log_mixture(table, np.bincount(self._row_of(made_by), minlength=len(table)).astype(float))
+
+    def log_own(
+        self,
+        contexts: np.ndarray,
+        features: np.ndarray,
+        parameters: np.ndarray,
+        log_initial: np.ndarray,
+        made_by: np.ndarray,
+    ) -> np.ndarray:
+        """log pi_b(xi_i | s_i) [N] of every rollout by the behaviour b = made_by[i] alone; else as `log_mixture`."""
+        table = self._fill(contexts, features, parameters, log_initial)
+        return table[self._row_of(made_by), np.arange(len(contexts))]
+
+    def _row_of(self, made_by: np.ndarray) -> np.ndarray:
+        return np.searchsorted([0, *self.behaviours], made_by)
+
+    def _fill(
+        self, contexts: np.ndarray, features: np.ndarray, parameters: np.ndarray, log_initial: np.ndarray
+    ) -> np.ndarray:
+        """The table of log densities, with what is new."""
         table = np.empty((len(self.behaviours) + 1, len(contexts)))
         table[: len(self.table), : self.table.shape[1]] = self.table
         table[0] = log_initial
@@ -139,5 +161,4 @@ class History:
                     number, contexts[first:], features[first:], parameters[first:], expected
                 )
         self.table, self.filled = table, [len(contexts)] * len(table)
-        row_of = np.searchsorted([0, *self.behaviours], made_by)
-        return log_mixture(table, np.bincount(row_of, minlength=len(table)).astype(float))
+        return table

@@ -25,6 +25,7 @@ COMMANDS = {
     "tell": "tell it what came of it",
     "status": "say where a run stands",
     "act": "use what was learned: the best parameters for a context",
+    "reproduce": "run the experiments of the paper, say which of its claims hold",
 }
 
 HELP = """usage: hpsde COMMAND [OPTIONS]

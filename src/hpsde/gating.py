@@ -19,6 +19,8 @@ from hpsde.gaussian import LinearGaussian
 from hpsde.warp import Warp
 
 GATES = ("gp", "softmax", "marginal")
+GP_MOMENTS = ("analytic", "sampled")
+DRAWS = 5  # of every option in every context, where the moments are sampled
 
 
 class GPGate(NamedTuple):
@@ -72,6 +74,30 @@ def gp_moments(
     """Mean and deviation of the return of every kept option in every context, in warped units (Girard 2002)."""
     moments = gp.option_moments(process, gaussian.means(options, features), options.Sigma, contexts, kept)
     return moments.mean, jnp.sqrt(moments.variance)
+
+
+@jax.jit
+def sampled_gp_moments(
+    key: Array,
+    process: gp.GP,
+    options: LinearGaussian,
+    kept: Bool[Array, " O"],
+    features: Float[Array, "C F"],
+    contexts: Float[Array, "C S"],
+) -> tuple[Float[Array, "O C"], Float[Array, "O C"]]:
+    """The same from M = 5 draws xi_m of every option in every context, as the authors' code has it.
+
+    mean = 1/M sum_m f(xi_m, s),  variance = 1/M sum_m var f(xi_m, s) + 1/(M - 1) sum_m (f(xi_m, s) - mean)^2.
+    """
+    means = gaussian.means(options, features)
+    Sigma = jnp.where(kept[:, None, None], options.Sigma, jnp.eye(options.Sigma.shape[-1])[None])
+    noise = jax.random.normal(key, (DRAWS, *means.shape), dtype=means.dtype)
+    drawn = means[None] + jnp.einsum("oij,mocj->moci", jnp.linalg.cholesky(Sigma), noise)
+    repeated = jnp.broadcast_to(contexts[None, None], (*drawn.shape[:3], contexts.shape[1]))
+    points = jnp.concatenate([drawn, repeated], axis=-1)
+    mean, variance = gp.predict(process, points.reshape(-1, points.shape[-1]))
+    mean, variance = mean.reshape(drawn.shape[:3]), variance.reshape(drawn.shape[:3])
+    return jnp.mean(mean, axis=0), jnp.sqrt(jnp.mean(variance, axis=0) + jnp.var(mean, axis=0, ddof=1))
 
 
 @jax.jit
@@ -156,9 +182,16 @@ def scores(
     features: Float[Array, "C F"],
     contexts: Float[Array, "C S"],
     kappa: float,
+    key: Array | None = None,
 ) -> Float[Array, "O C"]:
-    """What the gate maximises: mean + kappa deviation of the return (UCB; kappa = 0 greedy), or log pi(o | s)."""
-    if isinstance(gate, GPGate) and kappa == 0.0:
+    """What the gate maximises: mean + kappa deviation of the return (UCB; kappa = 0 greedy), or log pi(o | s).
+
+    With a key, mean and deviation of a GP gate are sampled.
+    """
+    if isinstance(gate, GPGate) and key is not None:
+        mean, deviation = sampled_gp_moments(key, gate.process, options, kept, features, contexts)
+        values = mean + kappa * deviation
+    elif isinstance(gate, GPGate) and kappa == 0.0:
         values = gp_means(gate.process, options, kept, features, contexts)
     elif isinstance(gate, GPGate):
         mean, deviation = gp_moments(gate.process, options, kept, features, contexts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -14,15 +14,16 @@ from hpsde._shapes import Array
 from hpsde.algorithm import Data, Memory, reestimate
 from hpsde.ask_tell import DENSITY, Info, Learner, Proposal
 from hpsde.behaviours import History
-from hpsde.errors import InputError, UnknownNameError
 from hpsde.features import FeatureMap, make_features
 from hpsde.gating import draw_options
 from hpsde.initial import EstimatedDensity
 from hpsde.policy import HierarchicalPolicy
 from hpsde.rollouts import Units, fit_units
-from hpsde.settings import Settings
+from hpsde.settings import Settings, changed_settings
 
 __all__ = ["HPSDE", "Frame", "Info", "Proposal"]
+
+MOMENTS = 2  # the stream of the gate's draws, beside those of options and noise
 
 
 class Frame(NamedTuple):
@@ -57,7 +58,7 @@ class HPSDE(Learner):
         settings: Settings | None = None,
         **changes: Any,
     ):
-        self.settings = _settings(settings, changes)
+        self.settings = changed_settings(Settings, settings, changes)
         super().__init__(
             context_size,
             parameter_size,
@@ -72,7 +73,8 @@ class HPSDE(Learner):
 
     def _draw(self, key: Array, rows: np.ndarray, policy: HierarchicalPolicy) -> Proposal:
         key_option, key_noise = jax.random.split(key)
-        values = policy.gate_scores(rows, self.settings.kappa)
+        key_moments = jax.random.fold_in(key, MOMENTS) if self.settings.gp_moments == "sampled" else None
+        values = policy.gate_scores(rows, self.settings.kappa, key_moments)
         temperature, exploration = self.info.temperature, self.settings.exploration
         option = np.asarray(draw_options(key_option, policy.gate, values, temperature, exploration))
         parameters = policy.sample_options(key_noise, rows, option)
@@ -132,7 +134,11 @@ class HPSDE(Learner):
             log_initial = np.asarray(known) + units.log_volume
         # A failed rollout is no rollout: it does not count in the share of the behaviour that made it.
         made_by = rollouts.behaviour[usable]
-        log_behaviour = self._history.log_mixture(contexts, features, parameters, log_initial, made_by)
+        every = (contexts, features, parameters, log_initial)
+        if self.settings.behaviour == "own":
+            log_behaviour = self._history.log_own(*every, rollouts.behaviour)
+        else:
+            log_behaviour = self._history.log_mixture(*every, made_by)
         rows = padded_size(len(made_by), expected=self.expected_rollouts)
         return Data(
             contexts=pad_rows(contexts[usable], rows),
@@ -142,14 +148,3 @@ class HPSDE(Learner):
             log_behaviour=pad_rows(log_behaviour[usable], rows),
             mask=np.arange(rows) < len(made_by),
         )
-
-
-def _settings(settings: Settings | None, changes: dict[str, Any]) -> Settings:
-    """The settings with changes by name."""
-    if settings is not None and not isinstance(settings, Settings):
-        raise InputError(f"settings must be hpsde.Settings, or given by name; got {type(settings).__name__}")
-    known = [each.name for each in fields(Settings)]
-    for name in changes:
-        if name not in known:
-            raise UnknownNameError("setting", name, known)
-    return replace(settings or Settings(), **changes)

@@ -2,49 +2,90 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from hpsde.ask_tell import Learner
+from hpsde.baselines import CREPS, TUNED, HiREPS
 from hpsde.errors import UnknownNameError
 from hpsde.learner import HPSDE
-from hpsde.tasks.task import check_task, task_extras
+from hpsde.tasks.task import TaskExtras, check_task, task_extras
 
 DEFAULT_METHOD = "hpsde-reps-gp"
 
 
 @dataclass(frozen=True)
 class Method:
-    """A learner with its settings."""
+    """A learner with its settings.
+
+    tuned: settings by task, for a baseline that is given what serves it best.
+    from_task: the settings that a task gives, where nobody says otherwise.
+    """
 
     description: str
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    learner: type[Learner] = HPSDE
+    tuned: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    from_task: tuple[str, ...] = ("features", "max_options")
 
+
+PAPER = {
+    "f": "exp",
+    "temperature": 1.0,
+    "flattening": 1.0,
+    "behaviour": "own",
+    "weight_sum": "one",
+    "coarsening": 0.0,
+    "resolution": 0.0,
+    "restarts": 1,
+    "embedding_dimensions": 8,
+    "minimum_share": 0.0,
+    "assignment": "hard",
+    "base": "assigned",
+    "epsilon": 0.3,
+    "exploration": "argmax",
+    "warp": "none",
+    "isotropic": True,
+}
+"""Every choice as the paper states it; the numbers it leaves open are those of the authors' code."""
 
 METHODS: dict[str, Method] = {
-    "hpsde-reps-gp": Method("HPSDE, options by REPS, Gaussian-process gate", {}),
+    "hpsde-reps-gp": Method("HPSDE, options by REPS, Gaussian-process gate"),
     "hpsde-rwr-gp": Method("HPSDE, options by reward-weighted regression, Gaussian-process gate", {"update": "rwr"}),
     "hpsde-reps-softmax": Method("HPSDE, options by REPS, softmax gate", {"gate": "softmax"}),
     "hpsde-rwr-softmax": Method(
         "HPSDE, options by reward-weighted regression, softmax gate", {"update": "rwr", "gate": "softmax"}
     ),
     "hpsde-reps-marginal": Method("HPSDE, options by REPS, the mixture's own p(o | s) as gate", {"gate": "marginal"}),
+    "paper": Method("HPSDE with every choice as the paper states it (docs/deviations.md)", PAPER),
+    "hireps": Method(
+        "HiREPS, the baseline: many wide options at the start, softmax gate", {}, HiREPS, TUNED, ("features",)
+    ),
+    "creps": Method("contextual REPS: one option, which averages over the solutions", {}, CREPS, {}, ("features",)),
 }
 
 
 def new_learner(method: str, context_size: int, parameter_size: int, **arguments: Any) -> Learner:
     """The named learner; what else it takes is given by name."""
-    if method not in METHODS:
-        raise UnknownNameError("method", method, METHODS)
-    return HPSDE(context_size, parameter_size, **(METHODS[method].settings | arguments))
+    found = _method(method)
+    return found.learner(context_size, parameter_size, **(dict(found.settings) | arguments))
+
+
+def task_settings(method: str, extras: TaskExtras, name: str) -> dict[str, Any]:
+    """The settings of the named learner on the task of that name, which says `extras` of itself."""
+    found = _method(method)
+    return {each: getattr(extras, each) for each in found.from_task} | dict(found.tuned.get(name, {}))
 
 
 def make_learner(method: str, task: Any, seed: int = 0, **changes: Any) -> Learner:
     """The named learner for a task, which gives sizes, features and the number of options at most."""
     extras = task_extras(check_task(task))
-    given = {
-        "features": extras.features,
-        "max_options": extras.max_options,
-        "initial_rollouts": extras.initial_rollouts,
-    }
+    given = {"initial_rollouts": extras.initial_rollouts} | task_settings(method, extras, task.name)
     return new_learner(method, task.context_size, task.parameter_size, initial=task, seed=seed, **(given | changes))
+
+
+def _method(name: str) -> Method:
+    if name not in METHODS:
+        raise UnknownNameError("method", name, METHODS)
+    return METHODS[name]

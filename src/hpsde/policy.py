@@ -148,8 +148,8 @@ class HierarchicalPolicy:
         save_policy(self, path)
 
     @double_precision
-    def gate_scores(self, rows: np.ndarray, kappa: float = 0.0) -> np.ndarray:
-        """What the gate maximises, of the kept options [O, C]."""
+    def gate_scores(self, rows: np.ndarray, kappa: float = 0.0, key: Array | None = None) -> np.ndarray:
+        """What the gate maximises, of the kept options [O, C]; with a key, a GP gate's moments are sampled."""
         standard = jnp.asarray(pad_rows(self.units.contexts(rows), padded_size(len(rows))))
         values = gating.scores(
             self.gate,
@@ -158,6 +158,7 @@ class HierarchicalPolicy:
             self._padded_features(rows),
             standard,
             kappa,
+            key,
         )
         return np.asarray(values)[self.kept][:, : len(rows)]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from hpsde.density import DENSITY_METHODS
 from hpsde.errors import InputError, UnknownNameError
 from hpsde.features import FEATURE_NAMES
-from hpsde.gating import GATES
+from hpsde.gating import GATES, GP_MOMENTS
 from hpsde.options import UPDATES
 from hpsde.warp import WARPS
 from hpsde.weights import RETURN_FUNCTIONS
@@ -25,9 +25,10 @@ WEIGHT_SUMS = ("ess", "n", "one")
 ASSIGNMENTS = ("soft", "hard")
 EXPLORATIONS = ("softmax", "argmax")
 BASES = ("assigned", "weighted")
+BEHAVIOURS = ("mixture", "own")
 
 
-def _check_type(name: str, annotation: Any, value: Any) -> None:
+def check_type(name: str, annotation: Any, value: Any) -> None:
     """An error unless the value is of the kind that the annotation names."""
     kinds = re.sub(r"\[.*\]", "", str(annotation)).split(" | ")
     allowed = {
@@ -63,6 +64,8 @@ class Settings:
     dimension and three more, but never more than a quarter of the rollouts."""
     kl_bound: float = 3.0
     """How far the return weighting may go from the plain importance weights, in nats of KL divergence."""
+    behaviour: str = "mixture"
+    """pi_old of a rollout: the mixture of all policies that made rollouts, or the one that made it alone (own)."""
     flattening: float | None = None
     """lambda, the power of the behaviour density; by default the largest that keeps `ess_floor`."""
     ess_floor: float = 0.3
@@ -105,6 +108,9 @@ class Settings:
     exploration: str = "softmax"
     """The GP gate while learning draws options by exp(optimistic return / T), with the T of f (softmax), or takes
     the best (argmax, the paper's)."""
+    gp_moments: str = "analytic"
+    """Mean and deviation of an option's return by the GP gate while learning: analytic, or sampled, from five draws of
+    the option in every context (the authors'). In use the mean is always analytic."""
     warp: str = "clip"
     """Map of the returns before the Gaussian process: none, clip or rank."""
     isotropic: bool = False
@@ -116,15 +122,17 @@ class Settings:
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            _check_type(each.name, each.type, getattr(self, each.name))
+            check_type(each.name, each.type, getattr(self, each.name))
         for kind, name, valid in (
             ("density", self.density, DENSITY_METHODS),
             ("weight sum", self.weight_sum, WEIGHT_SUMS),
             ("assignment", self.assignment, ASSIGNMENTS),
             ("base", self.base, BASES),
+            ("behaviour", self.behaviour, BEHAVIOURS),
             ("update", self.update, tuple(UPDATES)),
             ("gate", self.gate, GATES),
             ("exploration", self.exploration, EXPLORATIONS),
+            ("moments", self.gp_moments, GP_MOMENTS),
             ("warp", self.warp, WARPS),
         ):
             if name not in valid:
@@ -161,3 +169,13 @@ class Settings:
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
                 raise InputError(f"{name} must be None or lie between {low} and {high}; got {value}")
+
+
+def changed_settings(kind: Any, settings: Any, changes: dict[str, Any]) -> Any:
+    """Settings of that kind (a dataclass), those given or the default ones, with changes by name."""
+    if settings is not None and not isinstance(settings, kind):
+        raise InputError(f"settings must be hpsde.{kind.__name__}, or given by name; got {type(settings).__name__}")
+    for name in changes:
+        if name not in kind.__dataclass_fields__:
+            raise UnknownNameError("setting", name, kind.__dataclass_fields__)
+    return replace(settings or kind(), **changes)

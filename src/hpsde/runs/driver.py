@@ -56,11 +56,11 @@ def drive(
     """
     check_count("max_failures", max_failures, 1)
     with run.lock.hold("run"):
+        run.task = _task(run, task)
         if rollouts is not None:
             _extend(run, rollouts)
         if retry_failed:
             run.log(f"{run.store.reopen_failed()} failed rollouts are tried again")
-        run.task = _task(run, task)
         with (
             make_executor(run.task, workers=workers, cluster=cluster, timeout=timeout) as executor,
             _stopped_by_signals(executor) as interrupted,

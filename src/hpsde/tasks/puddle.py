@@ -30,7 +30,7 @@ from hpsde.distributions import Uniform
 from hpsde.tasks.dmp import SteppedDMP
 from hpsde.tasks.solutions import Solution
 
-__all__ = ["GAPS", "PUDDLES", "Puddle"]
+__all__ = ["GAPS", "PUDDLES", "WALL", "Puddle"]
 
 WALL = (1.9, 4.1)
 """The x in which puddles lie."""
@@ -60,7 +60,7 @@ SWING = 6.0
 """The initial policy's demonstrations swing out sideways by U(-SWING, SWING), with noise NOISE U(0, 1)."""
 NOISE = 0.3
 
-FOLLOW_SHARE = 0.1
+GAP_SHARE = 0.1
 """An option follows a gap when its mean route takes it in this share of all contexts, 1.1 of the goal's 11.
 
 The best gap is the lowest for 15 % of the contexts, the lower for 55 %, the upper for 30 %. The highest is
@@ -217,7 +217,7 @@ class Puddle:
         def follows(contexts: np.ndarray, parameters: np.ndarray) -> np.ndarray:
             return self.gaps(contexts, parameters) == number
 
-        return Solution(name, follows, parameters=lambda s: self._through(name, s), share=FOLLOW_SHARE)
+        return Solution(name, follows, parameters=lambda s: self._through(name, s), share=GAP_SHARE)
 
     def _through(self, gap: str, s: np.ndarray) -> np.ndarray:
         """Good parameters through a gap: least squares to a bent line past the nearer of its corners, at MARGIN."""

@@ -1,0 +1,187 @@
+"""What an experiment runs, and the claims it tests. A new one is an entry in EXPERIMENTS."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hpsde.errors import InputError, UnknownNameError
+from hpsde.learner import HPSDE
+from hpsde.methods import METHODS
+
+DEFAULT = "hpsde-reps-gp"
+FIRST_SEED = 100
+"""Seeds 0 to 19 had a part in the choice of the defaults (docs/findings.md); these had none."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method, with settings changed by name."""
+
+    name: str
+    method: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: a variant learns a task from one seed. `rollouts` None takes the task's own number."""
+
+    task: str
+    variant: Variant
+    seed: int
+    rollouts: int | None = None
+
+    @property
+    def name(self) -> str:
+        """A name for its file."""
+        return f"{self.task}--{self.variant.name}--{self.seed}"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of the paper: on every task, the first variant of each pair lies on one side of the second.
+
+    `side` is +1 where the first should have more of the quantity, -1 where it should have less, 0 where both should
+    be equal within the margin. The first quantity and `pairs` decide; `reported` quantities and pairs do not.
+    """
+
+    name: str
+    text: str
+    quantity: str
+    side: int
+    pairs: tuple[tuple[str, str], ...]
+    reported_quantities: tuple[str, ...] = ()
+    reported_pairs: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Tasks x variants x seeds.
+
+    best: task -> the best return there is, which scales the margin of equality.
+    extra_tasks: tasks that no claim is about, learned by `extra_variants` alone.
+    ablations: the default with one setting changed, on the tasks of the claims.
+    seconds: of one core for one run, on average; what `hpsde reproduce --list` reckons with.
+    rollouts: in every run; None takes the task's own number.
+    page: the template of the report, beside report.py.
+    """
+
+    name: str
+    description: str
+    tasks: tuple[str, ...]
+    best: Mapping[str, float]
+    variants: tuple[Variant, ...]
+    claims: tuple[Claim, ...]
+    page: str
+    seconds: float
+    extra_tasks: tuple[str, ...] = ()
+    extra_variants: tuple[str, ...] = ()
+    ablations: tuple[Variant, ...] = ()
+    seeds: int = 20
+    rollouts: int | None = None
+
+    @property
+    def own_variants(self) -> tuple[str, ...]:
+        """The variants that are HPSDE, baselines left out."""
+        every = self.variants + self.ablations
+        return tuple(each.name for each in every if METHODS[each.method].learner is HPSDE)
+
+    def variants_of(self, task: str) -> tuple[Variant, ...]:
+        """The variants that learn the task."""
+        if task in self.tasks:
+            return self.variants + self.ablations
+        return tuple(variant for variant in self.variants if variant.name in self.extra_variants)
+
+    def runs(self, seeds: int | None = None, tasks: tuple[str, ...] = (), variants: tuple[str, ...] = ()) -> list[Run]:
+        """All runs, or those of some tasks and variants; runs that compile the same functions lie side by side."""
+        everything = self.tasks + self.extra_tasks
+        _check_names("task", tasks, everything)
+        _check_names("variant", variants, tuple(each.name for each in self.variants + self.ablations))
+        count = self.seeds if seeds is None else seeds
+        if count < 1:
+            raise InputError(f"seeds must be at least 1; got {count}")
+        return [
+            Run(task, variant, seed, self.rollouts)
+            for task in everything
+            if not tasks or task in tasks
+            for variant in self.variants_of(task)
+            if not variants or variant.name in variants
+            for seed in range(FIRST_SEED, FIRST_SEED + count)
+        ]
+
+
+def _check_names(kind: str, names: tuple[str, ...], valid: tuple[str, ...]) -> None:
+    for name in names:
+        if name not in valid:
+            raise UnknownNameError(kind, name, valid)
+
+
+def find_experiment(name: str) -> Experiment:
+    """The experiment of that name; an unknown name is an error that lists the known ones."""
+    if name not in EXPERIMENTS:
+        raise UnknownNameError("experiment", name, EXPERIMENTS)
+    return EXPERIMENTS[name]
+
+
+ABLATIONS: dict[str, dict[str, Any]] = {
+    "own-behaviour": {"behaviour": "own"},
+    "weights-sum-to-1": {"weight_sum": "one", "coarsening": 0.0},
+    "weights-sum-to-n": {"weight_sum": "n", "coarsening": 0.0},
+    "weights-sum-to-ess": {"weight_sum": "ess", "coarsening": 0.0},
+    "lambda-1": {"flattening": 1.0},
+    "ml-em": {"density": "em"},
+    "sampled-moments": {"gp_moments": "sampled"},
+    "eigenmaps": {"embedding_dimensions": 2},
+}
+
+TOYS = Experiment(
+    name="toys",
+    description="the toy problems of the paper; toy-curve is not in the paper",
+    tasks=("toy-double", "toy-triple"),
+    best={"toy-double": 1.0, "toy-triple": 100.0, "toy-curve": 1.0},
+    variants=tuple(Variant(name, name) for name in METHODS),
+    extra_tasks=("toy-curve",),
+    extra_variants=(DEFAULT, "hpsde-reps-softmax", "hireps", "creps"),
+    ablations=tuple(Variant(name, DEFAULT, changes) for name, changes in ABLATIONS.items()),
+    claims=(
+        Claim(
+            "C1",
+            "HPSDE reaches higher returns than HiREPS",
+            "final return",
+            +1,
+            ((DEFAULT, "hireps"),),
+            reported_quantities=("mean return",),
+            reported_pairs=(("hpsde-rwr-gp", "hireps"), ("paper", "hireps")),
+        ),
+        Claim(
+            "C2",
+            "HPSDE settles on the number of options in fewer rollouts than HiREPS",
+            "rollouts to settle",
+            -1,
+            ((DEFAULT, "hireps"),),
+            reported_quantities=("options",),
+        ),
+        Claim(
+            "C3",
+            "the GP gate beats the softmax gate",
+            "final return",
+            +1,
+            ((DEFAULT, "hpsde-reps-softmax"), ("hpsde-rwr-gp", "hpsde-rwr-softmax")),
+            reported_quantities=("mean return",),
+        ),
+        Claim(
+            "C4",
+            "RWR and REPS learn comparably inside HPSDE",
+            "mean return",
+            0,
+            (("hpsde-rwr-gp", DEFAULT), ("hpsde-rwr-softmax", "hpsde-reps-softmax")),
+            reported_quantities=("final return",),
+        ),
+    ),
+    page="toys.md",
+    seconds=3.5,
+)
+
+EXPERIMENTS: dict[str, Experiment] = {each.name: each for each in (TOYS,)}

@@ -1,0 +1,261 @@
+"""The page of an experiment: a template of text, filled with tables and numbers from the rows alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import numpy as np
+
+from hpsde.errors import FileFormatError
+from hpsde.experiments import statistics
+from hpsde.experiments.claims import (
+    MARGIN_SHARE,
+    Comparison,
+    Judged,
+    OpenParameters,
+    judge_claims,
+    judge_open_parameters,
+    margin_of,
+)
+from hpsde.experiments.figures import FIGURES
+from hpsde.experiments.plan import DEFAULT, FIRST_SEED, Experiment
+from hpsde.experiments.rows import Row, Runs, failed, failures, runs_of, values
+from hpsde.experiments.runner import SETTINGS
+from hpsde.experiments.statistics import Estimate, estimate
+from hpsde.runs.files import read_json, replacing
+
+NOTHING = "no runs"
+
+
+def rows_file(experiment: Experiment, out: Path) -> Path:
+    """Where the rows of an experiment lie in its folder."""
+    return out / f"{experiment.name}.csv"
+
+
+def write_page(experiment: Experiment, out: Path, page: Path, rows: Sequence[Row]) -> None:
+    """Write the page; it names the figures and the rows in `out` by relative paths."""
+    page.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(os.path.relpath(out, page.parent)).as_posix()
+    with replacing(page) as unfinished:
+        unfinished.write_text(make_page(experiment, rows, read_json(out / SETTINGS), folder), encoding="utf-8")
+
+
+def make_page(experiment: Experiment, rows: Sequence[Row], settings: Mapping[str, Any], folder: str) -> str:
+    """The page as text. `folder` is where rows and figures lie, as seen from the page."""
+    runs = runs_of(rows)
+    judged = judge_claims(experiment, rows)
+    open_parameters = judge_open_parameters(settings, experiment.own_variants)
+    filled = {
+        "claims": claims_table(experiment, judged, open_parameters),
+        "comparisons": "\n\n".join(comparisons_table(each) for each in judged),
+        "open_parameters": open_parameters_table(open_parameters),
+        "methods": _per_task(experiment, runs, methods_table),
+        "ablations": "\n\n".join(
+            f"### {task}\n\n{ablations_table(experiment, runs, task)}" for task in experiment.tasks
+        ),
+        "figures": figures_text(experiment, runs, folder),
+        "failures": failures_text(runs),
+        "rows": f"{folder}/{rows_file(experiment, Path()).name}",
+        "settings": f"{folder}/{SETTINGS}",
+        "runs": str(len(runs)),
+        "seeds": str(len({seed for _, _, seed in runs})),
+        "first_seed": str(FIRST_SEED),
+        "resamples": f"{statistics.RESAMPLES:,}",
+        "least_seeds": str(statistics.LEAST_SEEDS),
+        "margins": ", ".join(f"{margin_of(runs, experiment, task):.2g} on {task}" for task in experiment.tasks),
+        "margin_share": f"{MARGIN_SHARE:.0%}".replace("%", " %"),
+        "flattening": _least_flattening(experiment, runs),
+        "minutes": f"{core_seconds(runs) / 60.0:.0f}",
+    }
+    filled |= {f"verdict_{each.claim.name}": each.verdict for each in judged}
+    filled |= {"verdict_C7": open_parameters.verdict}
+    template = files("hpsde.experiments").joinpath(experiment.page).read_text(encoding="utf-8")
+    try:
+        return Template(template).substitute(filled)
+    except (KeyError, ValueError) as error:
+        raise FileFormatError(
+            f"the template {experiment.page} has a placeholder that means nothing: {error}"
+        ) from error
+
+
+def core_seconds(runs: Runs) -> float:
+    """What the runs took in learner and task, in all."""
+    return sum(
+        (run[-1]["learner_seconds"] or 0.0) + (run[-1]["task_seconds"] or 0.0)
+        for run in runs.values()
+        if not failed(run)
+    )
+
+
+def claims_table(experiment: Experiment, judged: Sequence[Judged], open_parameters: OpenParameters) -> str:
+    """One line for each claim: its verdict, and that on every task."""
+    lines = []
+    for each in judged:
+        deciding = [c for c in each.comparisons if c.decides]
+        by_task = [statistics.overall(c.verdict for c in deciding if c.task == task) for task in experiment.tasks]
+        lines.append([each.claim.name, each.claim.text, each.claim.quantity, f"**{each.verdict}**", *by_task])
+    tasks = experiment.tasks
+    quantity, verdict = "settings that differ between tasks", f"**{open_parameters.verdict}**"
+    lines.append(["C7", "the only open parameter is O_max", quantity, verdict, *([""] * len(tasks))])
+    return table(["claim", "what it says", "compared quantity", "verdict", *tasks], lines)
+
+
+def comparisons_table(judged: Judged) -> str:
+    """All comparisons of a claim, those that decide first; under a heading."""
+    lines = []
+    for c in sorted(judged.comparisons, key=lambda c: not c.decides):
+        names = (f"`{c.pair[0]}`", f"`{c.pair[1]}`")
+        verdict = f"**{c.verdict}**" if c.decides else c.verdict or "-"
+        difference = _interval(c.difference, "+.2g" if c.quantity.endswith("return") else "+.4g")
+        lines.append(
+            [c.task, c.quantity, *names, _interval(c.first), _interval(c.second), difference, _note(c, verdict)]
+        )
+    header = [
+        "task",
+        "quantity",
+        "first",
+        "second",
+        "IQM of the first",
+        "of the second",
+        "first less second",
+        "verdict",
+    ]
+    return f"### {judged.claim.name}: {judged.claim.text}: {judged.verdict}\n\n{table(header, lines)}"
+
+
+def _note(comparison: Comparison, verdict: str) -> str:
+    return f"{verdict}; {comparison.failed} failed runs" if comparison.failed else verdict
+
+
+def open_parameters_table(found: OpenParameters) -> str:
+    """Which settings differ between the tasks, and in which methods."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for variant, names in found.differing.items():
+        groups.setdefault(names, []).append(f"`{variant}`")
+    lines = [[", ".join(f"`{each}`" for each in names) or "none", ", ".join(group)] for names, group in groups.items()]
+    return table(["settings that differ between tasks", "methods"], lines) if lines else f"{NOTHING} on several tasks"
+
+
+def _per_task(experiment: Experiment, runs: Runs, make: Any) -> str:
+    parts = []
+    for task in experiment.tasks + experiment.extra_tasks:
+        extra = " (not in the paper)" if task in experiment.extra_tasks else ""
+        parts.append(f"### {task}{extra}\n\n{make(experiment, runs, task)}")
+    return "\n\n".join(parts)
+
+
+def methods_table(experiment: Experiment, runs: Runs, task: str) -> str:
+    """What every method reached on a task."""
+    lines = []
+    for variant in experiment.variants_of(task):
+        if variant in experiment.ablations:
+            continue
+        final = values(runs, task, variant.name, "final return")
+        if not final and not failures(runs, task, variant.name):
+            continue
+        lines.append(
+            [
+                f"`{variant.name}`",
+                _interval(_of(runs, task, variant.name, "final return")),
+                f"{min(final.values()):.6g}" if final else "-",
+                _interval(_of(runs, task, variant.name, "mean return")),
+                _interval(_of(runs, task, variant.name, "options"), ".3g"),
+                _interval(_of(runs, task, variant.name, "rollouts to settle"), ".4g"),
+                _solved(runs, task, variant.name),
+                _interval(_of(runs, task, variant.name, "learner seconds"), ".2g"),
+            ]
+        )
+    header = [
+        "method",
+        "final return",
+        "worst",
+        "mean return",
+        "options",
+        "rollouts to settle",
+        "solved",
+        "learner seconds",
+    ]
+    return table(header, lines) if lines else NOTHING
+
+
+def ablations_table(experiment: Experiment, runs: Runs, task: str) -> str:
+    """The default and every ablation, with the change of the final return against the default, paired by seed."""
+    default = values(runs, task, DEFAULT, "final return")
+    lines = []
+    for name, changes in ((DEFAULT, {}), *((each.name, each.changes) for each in experiment.ablations)):
+        final = values(runs, task, name, "final return")
+        if not final and not failures(runs, task, name):
+            continue
+        seeds = sorted(set(final) & set(default))
+        change = estimate(np.array([final[seed] - default[seed] for seed in seeds])) if seeds and changes else None
+        lines.append(
+            [
+                f"`{name}`",
+                ", ".join(f"`{key}={value!r}`" for key, value in changes.items()) or "the default",
+                _interval(_of(runs, task, name, "final return")),
+                _interval(change, "+.2g") if changes else "",
+                _interval(_of(runs, task, name, "options"), ".3g"),
+                _solved(runs, task, name),
+                _interval(_of(runs, task, name, "ESS"), ".3g"),
+            ]
+        )
+    header = ["ablation", "settings", "final return", "change", "options", "solved", "ESS at the end"]
+    return table(header, lines) if lines else NOTHING
+
+
+def figures_text(experiment: Experiment, runs: Runs, folder: str) -> str:
+    """The figures of every task that has runs."""
+    return "\n\n".join(
+        f"![{task}: returns, rollouts and options of one run]({folder}/{FIGURES}/{task}-maps.png)\n\n"
+        f"![{task}: returns and options against rollouts]({folder}/{FIGURES}/{task}-curves.png)"
+        for task in experiment.tasks + experiment.extra_tasks
+        if any(name == task for name, _, _ in runs)
+    )
+
+
+def failures_text(runs: Runs) -> str:
+    """Which runs failed, and of what."""
+    lost = [(*key, run[-1]["error"]) for key, run in runs.items() if failed(run)]
+    if not lost:
+        return "No run failed."
+    lines = [[task, f"`{variant}`", str(seed), error] for task, variant, seed, error in lost]
+    return f"{len(lost)} of {len(runs)} runs failed:\n\n{table(['task', 'method', 'seed', 'error'], lines)}"
+
+
+def _of(runs: Runs, task: str, variant: str, quantity: str) -> Estimate | None:
+    found = values(runs, task, variant, quantity)
+    usable = [value for value in found.values() if np.isfinite(value)]
+    return estimate(np.array(usable)) if usable else None
+
+
+def _least_flattening(experiment: Experiment, runs: Runs) -> str:
+    """The smallest lambda of the default in any iteration, by task."""
+    parts = []
+    for task in experiment.tasks:
+        of_default = [run for (name, variant, _), run in runs.items() if (name, variant) == (task, DEFAULT)]
+        found = [row["flattening"] for run in of_default for row in run if row["flattening"] is not None]
+        parts.append(f"{min(found):.2g} on {task}" if found else f"{NOTHING} on {task}")
+    return ", ".join(parts)
+
+
+def _solved(runs: Runs, task: str, variant: str) -> str:
+    found = values(runs, task, variant, "solved")
+    return f"{sum(found.values()):.0f} of {len(found) + failures(runs, task, variant)}"
+
+
+def _interval(of: Estimate | None, form: str = ".6g") -> str:
+    """'0.9994 [0.9991, 0.9996]'."""
+    if of is None:
+        return NOTHING
+    return f"{of.value:{form}} [{of.low:{form}}, {of.high:{form}}]"
+
+
+def table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    cells = [header, ["---"] * len(header), *([text.replace("|", "\\|") for text in line] for line in lines)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)

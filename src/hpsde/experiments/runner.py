@@ -1,0 +1,232 @@
+"""Runs an experiment: many learners in parallel processes, one file for each finished run, none run twice."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections import deque
+from collections.abc import Generator, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from loky import ProcessPoolExecutor
+
+from hpsde._progress import ProgressBar
+from hpsde.ask_tell import Learner
+from hpsde.errors import InputError
+from hpsde.experiments.plan import Run
+from hpsde.experiments.rows import DONE, FAILED, Row, failed, read_rows, write_rows
+from hpsde.learning import BATCH, budget, iterate, measure
+from hpsde.methods import make_learner
+from hpsde.runs.files import read_json, write_csv, write_json
+from hpsde.runs.local import _THREADS, _blocked_interrupt, _start_worker
+from hpsde.tasks import Task, make_task, task_extras
+
+RUNS, SETTINGS = "runs", "settings.json"
+MOST_BYTES = "4e9"
+"""A worker that has grown by more is replaced after its run. It should stay: what it has compiled goes with it."""
+
+
+def start_run(run: Run) -> tuple[Task, Learner, int]:
+    """The task and the learner of a run, and how many rollouts it has in all."""
+    task = make_task(run.task)
+    first, total = budget(task_extras(task), None, run.rollouts)
+    given = {"initial_rollouts": first, "expected_rollouts": total}
+    return task, make_learner(run.variant.method, task, seed=run.seed, **(given | dict(run.variant.changes))), total
+
+
+def execute(run: Run, example: Path | None = None) -> list[Row]:
+    """The rows of a run, one per iteration. What it raises becomes a row too: nothing is raised here.
+
+    With `example`, the policy and the rollouts are kept under that name, for a figure.
+    """
+    same = {"task": run.task, "variant": run.variant.name, "method": run.variant.method, "seed": run.seed}
+    rows: list[Row] = []
+    try:
+        task, learner, total = start_run(run)
+        for each in iterate(task, learner, rollouts=total):
+            finite = each.returns[np.isfinite(each.returns)]
+            rows.append(
+                same
+                | {
+                    "iteration": each.iteration,
+                    "rollouts": each.rollouts,
+                    "batch_mean_return": float(finite.mean()) if len(finite) else None,
+                    "ess": each.info.ess,
+                    "temperature": each.info.temperature,
+                    "flattening": each.info.flattening,
+                    "learner_seconds": each.learner_seconds,
+                    "task_seconds": each.task_seconds,
+                    "status": DONE,
+                }
+                | measure(task, learner.policy)
+            )
+        if example is not None:
+            _keep_example(example, learner)
+        return rows
+    except Exception as error:
+        last = traceback.format_exception_only(error)[-1].strip().splitlines()[-1]
+        return [*({**row, "status": FAILED} for row in rows), same | {"status": FAILED, "error": last}]
+
+
+def _keep_example(path: Path, learner: Learner) -> None:
+    learner.policy.save(path.with_suffix(".npz"))
+    rollouts = learner.rollouts
+    names = [f"context_{i}" for i in range(learner.context_size)]
+    names += [f"parameter_{i}" for i in range(learner.parameter_size)] + ["option", "failed"]
+    columns = [*rollouts.contexts.T, *rollouts.parameters.T, rollouts.option, rollouts.failed]
+    write_csv(path.with_suffix(".csv"), [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)])
+
+
+def settings_of(runs: Iterable[Run]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Task -> variant -> every setting of its learner, and its numbers of rollouts."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for run in runs:
+        if run.variant.name in found.setdefault(run.task, {}):
+            continue
+        _, learner, total = start_run(run)
+        settings = getattr(learner, "settings", None)
+        named = asdict(settings) if is_dataclass(settings) and not isinstance(settings, type) else {}
+        named = {name: getattr(value, "__name__", value) for name, value in named.items()}
+        rollouts = {"initial_rollouts": learner.initial_rollouts, "rollouts": total, "batch": BATCH}
+        found[run.task][run.variant.name] = named | rollouts
+    return found
+
+
+def keep_settings(out: Path, runs: Sequence[Run]) -> None:
+    """Write the settings of the runs beside them; an error where `out` holds runs with others."""
+    path = out / SETTINGS
+    known: dict[str, dict[str, Any]] = read_json(path) if path.is_file() else {}
+    wanted = settings_of(runs)
+    for task, variants in wanted.items():
+        for variant, settings in variants.items():
+            before = known.setdefault(task, {}).setdefault(variant, settings)
+            if before != settings:
+                changed = [name for name in {**before, **settings} if before.get(name) != settings.get(name)]
+                raise InputError(
+                    f"{out} holds runs of {variant} on {task} with another {', '.join(changed)}; "
+                    "give another --out, or remove that folder"
+                )
+    write_json(path, known)
+
+
+def finished_runs(out: Path, runs: Sequence[Run]) -> dict[str, list[Row]]:
+    """The rows of the runs whose files are in `out`, by the name of the run."""
+    files = {run.name: out / RUNS / f"{run.name}.rows.csv" for run in runs}
+    return {name: read_rows(path) for name, path in files.items() if path.is_file()}
+
+
+def run_all(out: Path, runs: Sequence[Run], workers: int, bar: ProgressBar, examples: Sequence[str] = ()) -> list[Row]:
+    """Do what is not yet done of the runs, failed ones again; the rows of all of them.
+
+    The runs named in `examples` also leave their policy and rollouts.
+    """
+    (out / RUNS).mkdir(parents=True, exist_ok=True)
+    keep_settings(out, runs)
+    done = {name: rows for name, rows in finished_runs(out, runs).items() if not failed(rows)}
+    left = [run for run in runs if run.name not in done]
+    failures = 0
+    bar.update(len(done))
+    with closing(_in_processes(left, min(workers, max(len(left), 1)), out / RUNS, examples)) as finished:
+        for run, rows in finished:
+            write_rows(out / RUNS / f"{run.name}.rows.csv", rows)
+            done[run.name] = rows
+            failures += failed(rows)
+            bar.update(len(done), last=f"{run.task} {run.variant.name}", failed=failures or None)
+    return [row for run in runs for row in done[run.name]]
+
+
+def _in_processes(
+    runs: Sequence[Run], workers: int, folder: Path, examples: Sequence[str]
+) -> Generator[tuple[Run, list[Row]], None, None]:
+    """Every run with its rows, as they are finished."""
+    queue, lanes = _Queue(runs), [_Lane() for _ in range(workers)]
+    try:
+        while True:
+            for lane in lanes:
+                if lane.future is None and (run := queue.next(lane.group)) is not None:
+                    lane.start(run, folder / run.name if run.name in examples else None)
+            busy = {lane.future for lane in lanes if lane.future is not None}
+            if not busy:
+                return
+            wait(busy, return_when=FIRST_COMPLETED)
+            for lane in lanes:
+                if lane.future is not None and lane.future.done():
+                    yield lane.finish()
+    finally:
+        for lane in lanes:
+            lane.kill()
+
+
+class _Queue:
+    """The runs that wait, by task and variant: a worker stays with a group, whose functions it has compiled."""
+
+    def __init__(self, runs: Iterable[Run]):
+        self._groups: dict[tuple[str, str], deque[Run]] = {}
+        for run in runs:
+            self._groups.setdefault(_group(run), deque()).append(run)
+        self._fresh = deque(self._groups)
+
+    def next(self, group: tuple[str, str] | None) -> Run | None:
+        """The next run for a worker that did `group` last: of the same, of one not begun, of the longest."""
+        if group is None or not self._groups[group]:
+            if self._fresh:
+                group = self._fresh.popleft()
+            else:
+                group = max(self._groups, key=lambda name: len(self._groups[name]), default=None)
+        waiting = self._groups[group] if group is not None else deque[Run]()
+        return waiting.popleft() if waiting else None
+
+
+def _group(run: Run) -> tuple[str, str]:
+    return run.task, run.variant.name
+
+
+class _Lane:
+    """One worker process, which does one run at a time. A pool for each, so that a death has one run to blame."""
+
+    def __init__(self) -> None:
+        self.group: tuple[str, str] | None = None
+        self.future: Future[list[Row]] | None = None
+        self._run: Run | None = None
+        self._pool: ProcessPoolExecutor | None = None
+
+    def start(self, run: Run, example: Path | None) -> None:
+        """Hand the run to the worker."""
+        if self._pool is None:
+            # Ctrl-C reaches all processes of a terminal, and is the parent's: blocked also while the new one starts.
+            with _blocked_interrupt():
+                self._pool = ProcessPoolExecutor(
+                    max_workers=1,
+                    initializer=_start_worker,
+                    initargs=(b"", os.getpid()),
+                    env={name: os.environ.get(name, "1") for name in _THREADS}
+                    | {"LOKY_MAX_MEMORY_LEAK_SIZE": MOST_BYTES},
+                )
+                self._pool.submit(os.getpid)
+        self._run, self.group = run, _group(run)
+        self.future = self._pool.submit(execute, run, example)
+
+    def finish(self) -> tuple[Run, list[Row]]:
+        """The run that is done and its rows."""
+        run, future = self._run, self.future
+        self._run = self.future = None
+        if run is None or future is None:
+            raise RuntimeError("the worker has no run")
+        try:
+            return run, future.result()
+        except BrokenProcessPool:
+            self.kill()
+            same = {"task": run.task, "variant": run.variant.name, "method": run.variant.method, "seed": run.seed}
+            return run, [same | {"status": FAILED, "error": "its worker process died (out of memory?)"}]
+
+    def kill(self) -> None:
+        """End the process."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(kill_workers=True)
