@@ -124,7 +124,7 @@ def test_ask_without_contexts(tmp_path, capsys):
         (["export", "RUN", "--out", "RUN/config.json/table.csv"], 1, "cannot be written"),
         (["plot", "RUN"], 2, "nothing to draw yet"),
         (["resume", "RUN"], 2, "has no function that could run its rollouts"),
-        (["resume", "RUN", "--rollouts", "3"], 2, "expected at least as many"),
+        (["resume", "RUN", "--rollouts", "3"], 2, "no function that could run its rollouts"),
         (["resume", "RUN/nothing"], 2, "is not the folder of a run"),
         (["create", "RUN", "--initial", "uniform(0, 1)"], 2, "has a run in it"),
         (["create", "RUN/new"], 2, "initial"),

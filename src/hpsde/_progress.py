@@ -58,17 +58,20 @@ def _rich_bar(total: int, label: str) -> _RichBar | None:
     try:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.table import Column
     except ImportError:
         return None
+    # Where the line is too long for the terminal, the text gives way and not the numbers.
     progress = Progress(
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TextColumn(label),
-        TextColumn("[cyan]{task.fields[text]}"),
-        TimeRemainingColumn(),
-        TextColumn("left"),
+        BarColumn(bar_width=16),
+        MofNCompleteColumn(table_column=Column(no_wrap=True, min_width=2 * len(str(total)) + 1)),
+        TextColumn(label, table_column=Column(no_wrap=True, min_width=len(label))),
+        TextColumn("[cyan]{task.fields[text]}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
+        TimeRemainingColumn(table_column=Column(no_wrap=True, min_width=7)),
+        TextColumn("left", table_column=Column(no_wrap=True, min_width=4)),
         console=Console(stderr=True),
         transient=True,
+        expand=True,
     )
     return _RichBar(progress, total)
 
