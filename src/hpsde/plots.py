@@ -42,7 +42,7 @@ GRID_POINTS = 241
 def run_figure(
     task: Any, policy: Any, rollouts: Mapping[str, np.ndarray], iterations: Mapping[str, np.ndarray]
 ) -> Figure:
-    """The curves of a run, under three maps where context and parameter are one number each."""
+    """The curves of a run, under three maps where context and parameter are one number each, or under routes."""
     with _style():
         from matplotlib.figure import Figure
 
@@ -57,6 +57,11 @@ def run_figure(
             draw_options(options, returns, policy)
             samples.set_ylabel("")
             options.set_ylabel("")
+        elif hasattr(task, "routes"):
+            figure = Figure(figsize=(9.0, 6.2), dpi=160, layout="constrained")
+            rows = figure.subfigures(2, 1, height_ratios=(1.5, 1.0))
+            top, bottom = rows
+            _draw_route_panels(top, task, policy)
         else:
             figure = Figure(figsize=(9.0, 2.7), dpi=160, layout="constrained")
             bottom = figure.subfigures()
@@ -64,6 +69,16 @@ def run_figure(
         draw_returns(curve, iterations)
         draw_option_count(counts, iterations)
         return figure
+
+
+def _draw_route_panels(figure: Any, task: Any, policy: Any) -> None:
+    from hpsde import plot_routes
+
+    options, chosen, gate = figure.subplots(1, 3)
+    contexts = np.asarray(task.evaluation_contexts())
+    plot_routes.draw_option_routes(options, task, policy, contexts[::20], COLOURS)
+    plot_routes.draw_chosen_routes(chosen, task, policy, contexts[::10], COLOURS)
+    plot_routes.draw_gate(gate, task, policy, COLOURS)
 
 
 class ReturnMap(NamedTuple):
