@@ -16,6 +16,7 @@ from hpsde.errors import AskTellError, InputError
 from hpsde.initial import make_initial
 from hpsde.policy import HierarchicalPolicy
 from hpsde.rollouts import INITIAL, Rollouts
+from hpsde.settings import Settings, changed_settings
 
 # What the seed is split for: every use of randomness has its own stream.
 ASK, UPDATE, DENSITY = range(3)
@@ -57,12 +58,14 @@ class _Asked(NamedTuple):
 
 
 class Learner(ABC):
-    """What all learners do alike. One of its own has `_draw` and `_estimate`.
+    """What all learners do alike. One of its own has SETTINGS, `_draw` and `_estimate`.
 
     `ask` and `tell` are for people: strictly in turn, all rollouts of an ask told at once. Beneath them are
     `propose`, `observe` and `update`, for a caller that keeps account of its rollouts itself.
     """
 
+    # The dataclass of its settings.
+    SETTINGS: ClassVar[type] = Settings
     # What a learner must remember besides its rollouts to go on to the bit.
     STATE: ClassVar[tuple[str, ...]] = ("info", "proposals", "_policy", "_policy_rollouts")
 
@@ -72,10 +75,13 @@ class Learner(ABC):
         parameter_size: int,
         *,
         initial: Any,
-        initial_rollouts: int,
-        expected_rollouts: int,
-        seed: int,
+        initial_rollouts: int = 200,
+        expected_rollouts: int = 0,
+        seed: int = 0,
+        settings: Any = None,
+        **changes: Any,
     ):
+        self.settings = changed_settings(self.SETTINGS, settings, changes)
         self.context_size = check_count("context_size", context_size, 0)
         self.parameter_size = check_count("parameter_size", parameter_size, 1)
         self.initial_rollouts = check_count("initial_rollouts", initial_rollouts, 2)
@@ -88,6 +94,10 @@ class Learner(ABC):
         self._asked: _Asked | None = None
         self._policy: HierarchicalPolicy | None = None
         self._policy_rollouts = 0  # how many rollouts the policy was learned from
+        self._begin()
+
+    def _begin(self) -> None:  # noqa: B027 - not all learners need it
+        """Set up what a learner of its own kind remembers."""
 
     @abstractmethod
     def _draw(self, key: Array, rows: np.ndarray, policy: HierarchicalPolicy) -> Proposal:

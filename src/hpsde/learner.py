@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import numpy as np
@@ -19,7 +19,7 @@ from hpsde.gating import draw_options
 from hpsde.initial import EstimatedDensity
 from hpsde.policy import HierarchicalPolicy
 from hpsde.rollouts import Units, fit_units
-from hpsde.settings import Settings, changed_settings
+from hpsde.settings import Settings
 
 __all__ = ["HPSDE", "Frame", "Info", "Proposal"]
 
@@ -46,27 +46,9 @@ class HPSDE(Learner):
 
     STATE: ClassVar[tuple[str, ...]] = (*Learner.STATE, "_history", "_frame", "_memory")
 
-    def __init__(
-        self,
-        context_size: int,
-        parameter_size: int,
-        *,
-        initial: Any,
-        initial_rollouts: int = 200,
-        expected_rollouts: int = 0,
-        seed: int = 0,
-        settings: Settings | None = None,
-        **changes: Any,
-    ):
-        self.settings = changed_settings(Settings, settings, changes)
-        super().__init__(
-            context_size,
-            parameter_size,
-            initial=initial,
-            initial_rollouts=initial_rollouts,
-            expected_rollouts=expected_rollouts,
-            seed=seed,
-        )
+    settings: Settings
+
+    def _begin(self) -> None:
         self._history = History(self.expected_rollouts)
         self._frame: Frame | None = None
         self._memory = Memory()

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple, cast
+from typing import ClassVar, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +31,7 @@ from hpsde.gating import SoftmaxGate, draw_options
 from hpsde.gaussian import LinearGaussian
 from hpsde.policy import HierarchicalPolicy
 from hpsde.rollouts import fit_units
-from hpsde.settings import changed_settings, check_type
+from hpsde.settings import check_type
 
 LLOYD_STEPS = 20
 LOWEST_LOG = -700.0  # of a responsibility; below it exp is 0
@@ -240,27 +240,8 @@ class HiREPS(Learner):
     Settings are those of `HiREPSSettings`, whole or by name, as in `HiREPS(1, 1, initial=..., epsilon=1.0)`.
     """
 
-    def __init__(
-        self,
-        context_size: int,
-        parameter_size: int,
-        *,
-        initial: Any,
-        initial_rollouts: int = 200,
-        expected_rollouts: int = 0,
-        seed: int = 0,
-        settings: HiREPSSettings | None = None,
-        **changes: Any,
-    ):
-        self.settings = changed_settings(HiREPSSettings, settings, changes)
-        super().__init__(
-            context_size,
-            parameter_size,
-            initial=initial,
-            initial_rollouts=initial_rollouts,
-            expected_rollouts=expected_rollouts,
-            seed=seed,
-        )
+    SETTINGS: ClassVar[type] = HiREPSSettings
+    settings: HiREPSSettings
 
     def _draw(self, key: Array, rows: np.ndarray, policy: HierarchicalPolicy) -> Proposal:
         key_option, key_noise = jax.random.split(key)
