@@ -181,7 +181,7 @@ TOYS = Experiment(
         ),
     ),
     page="toys.md",
-    seconds=3.5,
+    seconds=4.0,
 )
 
 EXPERIMENTS: dict[str, Experiment] = {each.name: each for each in (TOYS,)}
