@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 FUNCTION = '''
@@ -52,11 +53,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=2, help="so many runs at the same time")
     parser.add_argument("--workers", type=int, default=None, help="evaluate in so many processes")
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results" / "kill.json")
     chosen = parser.parse_args()
     extra = [] if chosen.workers is None else ["--workers", str(chosen.workers)]
-    generator = random.Random(chosen.seed)
     with tempfile.TemporaryDirectory() as scratch:
         base = Path(scratch)
         environment = os.environ | {
@@ -71,17 +72,22 @@ def main() -> int:
         started = time.monotonic()
         assert start(base / "whole", [*RUN, *extra], environment).wait() == 0
         seconds = time.monotonic() - started
-        wanted, rows = digest(base / "whole"), []
+        wanted = digest(base / "whole")
         print(f"a run takes {seconds:.1f} s; policy {wanted[:12]}", flush=True)
-        for number in range(chosen.runs):
+
+        def one(number: int) -> dict[str, int]:
             folder, row = base / f"run{number}", {"kills": 0}
+            generator = random.Random(1000 * chosen.seed + number)
             while not row["kills"]:  # one that came to its end before it was killed does not count
                 shutil.rmtree(folder, ignore_errors=True)
                 prepare(folder)
                 row = torture(folder, extra, environment, generator, seconds)
-            rows.append(row | {"same_policy": digest(folder) == wanted})
-            print(f"run {number}: {json.dumps(rows[-1])}", flush=True)
-            shutil.rmtree(folder)
+            row["same_policy"] = digest(folder) == wanted
+            print(f"run {number}: {json.dumps(row)}", flush=True)
+            return row
+
+        with ThreadPoolExecutor(chosen.jobs) as pool:
+            rows = list(pool.map(one, range(chosen.runs)))
     summary = {
         "runs": len(rows),
         "kills": sum(row["kills"] for row in rows),
