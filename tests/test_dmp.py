@@ -1,10 +1,6 @@
 """Movement primitives against explicit loops, continuous integration, closed forms and another library."""
 
 import math
-import re
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -257,15 +253,3 @@ def test_unfit_steps_are_refused():
     positions, lengths = dmp.rollout(np.zeros((0, 10)), np.zeros(0))
     assert positions.shape == (0, 301)
     assert lengths.shape == (0,)
-
-
-def test_code_of_the_page_on_movement_primitives_runs(tmp_path):
-    """All of it in one fresh process, with JAX's own settings, as a reader would run it."""
-    page = Path(__file__).parent.parent / "docs/dmp.md"
-    code = "\n".join(re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "ways" in done.stdout

@@ -67,6 +67,10 @@ README_SNIPPETS = SNIPPET.findall((ROOT / "README.md").read_text(encoding="utf-8
 WITH_CODE = [page for page in ROOT.glob("docs/**/*.md") if SNIPPET.search(page.read_text(encoding="utf-8"))]
 
 
+# What a page's code must print, beside anything at all.
+WORDS = {"dmp": "ways"}
+
+
 def run_snippet(code, folder):
     """In a fresh process with JAX's own settings, as a reader would run it."""
     done = subprocess.run(
@@ -75,6 +79,7 @@ def run_snippet(code, folder):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout
+    return done.stdout
 
 
 @pytest.mark.parametrize("number", range(len(README_SNIPPETS)))
@@ -85,4 +90,5 @@ def test_snippets_of_the_readme_run(number, tmp_path):
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.stem)
 def test_snippets_of_a_page_run_one_after_the_other(page, tmp_path):
     handmade.by_hand("gp").save(tmp_path / "policy.npz")  # some pages read one
-    run_snippet("\n".join(SNIPPET.findall(page.read_text(encoding="utf-8"))), tmp_path)
+    said = run_snippet("\n".join(SNIPPET.findall(page.read_text(encoding="utf-8"))), tmp_path)
+    assert WORDS.get(page.stem, "") in said

@@ -17,7 +17,7 @@ from hpsde.ask_tell import Info, Learner
 from hpsde.errors import InputError
 from hpsde.methods import DEFAULT_METHOD, make_learner
 from hpsde.policy import HierarchicalPolicy
-from hpsde.rollouts import rollout_seed
+from hpsde.rollouts import rollout_seed, seed_argument
 from hpsde.tasks.solutions import coverage_and_surplus
 from hpsde.tasks.task import TaskExtras, check_task, task_extras, task_from_function, task_measures
 
@@ -75,9 +75,8 @@ def iterate(
         with learning:
             parameters = learner.ask(contexts).parameters
         with evaluating:
-            seeds = np.array([rollout_seed(learner.seed, done + 1 + i) for i in range(n)])
-            seeded = {"seeds": seeds} if getattr(task, "takes_seeds", False) else {}
-            returns = np.asarray(task.evaluate(contexts, parameters, **seeded), dtype=float)
+            seeds = seed_argument(task, [rollout_seed(learner.seed, done + 1 + i) for i in range(n)])
+            returns = np.asarray(task.evaluate(contexts, parameters, **seeds), dtype=float)
         with learning:
             learner.tell(contexts, parameters, returns, failed=~np.isfinite(returns))
             learner.policy  # noqa: B018 - re-estimates, so that its time and its info belong to this round

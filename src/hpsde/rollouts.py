@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -92,3 +93,8 @@ class Rollouts:
 def rollout_seed(seed: int, number: int) -> int:
     """The seed of a rollout, from the learner's seed and its own number 1, 2, ...: the same wherever it runs."""
     return int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint32)[0])
+
+
+def seed_argument(task: Any, seeds: Sequence[int]) -> dict[str, np.ndarray]:
+    """What `task.evaluate` is given besides contexts and parameters: the rollouts' seeds [N], where it takes them."""
+    return {"seeds": np.array(seeds, dtype=np.int64)} if getattr(task, "takes_seeds", False) else {}

@@ -17,6 +17,7 @@ import numpy as np
 
 from hpsde._checks import as_numbers, usable_numbers
 from hpsde.errors import InputError
+from hpsde.rollouts import seed_argument
 
 _WRAPPER = str(Path(__file__).parent.parent / "tasks" / "task.py")
 _LONGEST_REASON = 10_000
@@ -136,7 +137,7 @@ class _CallFailedError(Exception):
 
 def _call_task(task: Any, job: Job, timeout: float | None) -> Any:
     """What the task returns for copies of the job's arrays: whatever it does to them, the job stays as it is."""
-    seeds = {"seeds": np.array(job.seeds, dtype=np.int64)} if getattr(task, "takes_seeds", False) else {}
+    seeds = seed_argument(task, job.seeds)
 
     def call() -> Any:
         value = task.evaluate(np.array(job.contexts, dtype=float), np.array(job.parameters, dtype=float), **seeds)
