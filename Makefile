@@ -53,6 +53,7 @@ bench: $(INSTALLED) ## run all benchmarks and print their figures (takes a while
 figures: $(INSTALLED) ## draw the pictures of the README and docs anew
 	$(BIN)/hpsde run toy-triple --seed $(DEMO_SEED) --quiet --force --out runs/figures/toy-triple
 	$(BIN)/hpsde plot runs/figures/toy-triple --out docs/images/toy-triple.png
+	$(BIN)/python examples/reach_postures.py docs/images/arm-postures.png
 
 clean: ## remove the virtual environment, caches and what was produced
 	rm -rf $(VENV) demo runs build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

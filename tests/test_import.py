@@ -13,7 +13,17 @@ PACKAGE = Path(hpsde.__file__).parent
 EXTRAS = ("tasks/gym.py", "tasks/mujoco_arm.py")  # tasks that need an extra, imported when used
 FOLDERS = ("commands/", "runs/", "experiments/")
 # The shells: the command, the pictures and the scikit-learn estimator may import more, and only when used.
-SHELLS = ("cli.py", "__main__.py", "plots.py", "plot_routes.py", "_progress.py", "sklearn.py", *FOLDERS, *EXTRAS)
+SHELLS = (
+    "cli.py",
+    "__main__.py",
+    "plots.py",
+    "plot_routes.py",
+    "plot_arm.py",
+    "_progress.py",
+    "sklearn.py",
+    *FOLDERS,
+    *EXTRAS,
+)
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 CORE = [name for name in MODULES if not name.startswith(SHELLS)]
 KNOWN = {"hpsde." + name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in MODULES}
@@ -94,6 +104,7 @@ def test_core_imports_no_shell(name):
         "hpsde.commands",
         "hpsde.plots",
         "hpsde.plot_routes",
+        "hpsde.plot_arm",
         "hpsde.sklearn",
         "hpsde.runs",
         "hpsde.experiments",

@@ -40,9 +40,14 @@ GRID_POINTS = 241
 
 
 def run_figure(
-    task: Any, policy: Any, rollouts: Mapping[str, np.ndarray], iterations: Mapping[str, np.ndarray]
+    task: Any,
+    policy: Any,
+    rollouts: Mapping[str, np.ndarray],
+    iterations: Mapping[str, np.ndarray],
+    postures: Any = None,
 ) -> Figure:
-    """The curves of a run, under three maps where context and parameter are one number each, or under routes."""
+    """The curves of a run, under three maps where context and parameter are one number each, under routes, or under
+    pictures of an arm's postures (`plot_arm.Postures`) where these were taken."""
     with _style():
         from matplotlib.figure import Figure
 
@@ -62,6 +67,8 @@ def run_figure(
             rows = figure.subfigures(2, 1, height_ratios=(1.5, 1.0))
             top, bottom = rows
             _draw_route_panels(top, task, policy)
+        elif postures is not None:
+            figure, bottom = _figure_with_postures(postures)
         else:
             figure = Figure(figsize=(9.0, 2.7), dpi=160, layout="constrained")
             bottom = figure.subfigures()
@@ -79,6 +86,28 @@ def _draw_route_panels(figure: Any, task: Any, policy: Any) -> None:
     plot_routes.draw_option_routes(options, task, policy, contexts[::20], COLOURS)
     plot_routes.draw_chosen_routes(chosen, task, policy, contexts[::10], COLOURS)
     plot_routes.draw_gate(gate, task, policy, COLOURS)
+
+
+def _figure_with_postures(postures: Any) -> tuple[Figure, Any]:
+    """A figure with pictures of an arm, and its lower part, for the curves."""
+    from matplotlib.figure import Figure
+
+    from hpsde import plot_arm
+
+    rows, columns = plot_arm.panel_grid(len(postures.pictures))
+    pictures, curves = rows * (9.0 / columns * plot_arm.HEIGHT / plot_arm.WIDTH + 0.5) + 0.5, 2.7
+    figure = Figure(figsize=(9.0, pictures + curves), dpi=160, layout="constrained")
+    parts: Any = figure.subfigures(2, 1, height_ratios=(pictures, curves))
+    plot_arm.draw_postures(parts[0], postures, COLOURS)
+    return figure, parts[1]
+
+
+def posture_sheet(postures: Any) -> Figure:
+    """An arm's options at several goals, as in `plot_arm.sheet_figure`."""
+    from hpsde import plot_arm
+
+    with _style():
+        return plot_arm.sheet_figure(postures, COLOURS)
 
 
 class ReturnMap(NamedTuple):
