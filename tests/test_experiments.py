@@ -1,6 +1,7 @@
 """Experiments: what is run, never twice; rows, claims and the page that follows from them."""
 
 import os
+import runpy
 from itertools import pairwise
 from pathlib import Path
 
@@ -8,17 +9,19 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+import handmade
 from hpsde import FileFormatError, InputError, UnknownNameError
 from hpsde.baselines import CREPS
 from hpsde.cli import main
-from hpsde.experiments import claims, figures, plan, report, rows, runner
+from hpsde.experiments import benchmark, claims, figures, measures, plan, report, rows, runner
 from hpsde.experiments.plan import Claim, Experiment, Run, Variant
 from hpsde.experiments.rows import DONE, FAILED
 from hpsde.experiments.statistics import FAILS, HOLDS, UNDECIDED
-from hpsde.runs.files import read_json
+from hpsde.runs.files import read_csv, read_json
+from hpsde.tasks import make_task
 
 ROOT = Path(__file__).parent.parent
-PAGES = {"toys": "reproduction.md"}
+PAGES = {"toys": "reproduction.md", "puddle": "reproduction_puddle.md", "reach": "reproduction_reach.md"}
 GOOD, BAD = Variant("good", "hpsde-reps-softmax"), Variant("bad", "hpsde-reps-softmax", {"weight_sum": "one"})
 SMALL = Experiment(
     name="small",
@@ -34,6 +37,8 @@ SMALL = Experiment(
     ),
     page="toys.md",
     seconds=1.0,
+    columns=plan.TOYS.columns,
+    panels=plan.TOYS.panels,
     seeds=8,
     rollouts=120,
 )
@@ -67,6 +72,23 @@ def made_up(run: Run, example: Path | None = None, offset: float = 0.0) -> list[
             "status": DONE,
         }
         for iteration in range(3)
+    ]
+
+
+def on_task(run: Run, example: Path | None = None) -> list[rows.Row]:
+    """Rows of a run on the puddle or the arm: HPSDE has three solutions and few collisions, the others have one."""
+    ours = run.variant.name == plan.DEFAULT
+    noise = 1e-3 * run.seed
+    measured = {
+        "puddle": {"collision_free": (0.99 if ours else 0.5) + noise / 100.0, "length": 8.0},
+        "reach": {"success": 0.9, "strict_success": 0.5, "both_sides": 0.4 if ours else 0.0},
+    }[run.task]
+    returns = (-1.0 if ours else -3.0) - noise - np.array([0.5, 0.25, 0.75, 0.0])
+    more = measured | {"solutions_found": 3 if ours else 1, "best_option_return": -0.5}
+    first, *_, last = made_up(run)
+    return [
+        {**(last if i == 3 else first), **more, "rollouts": 600 + 300 * i, "greedy_mean_return": float(each)}
+        for i, each in enumerate(returns)
     ]
 
 
@@ -127,6 +149,8 @@ def test_names_that_are_none_are_refused():
         plan.find_experiment("games")
     with pytest.raises(UnknownNameError, match="toy-double"):
         plan.TOYS.runs(tasks=("puddle",))
+    with pytest.raises(UnknownNameError, match="hireps"):
+        plan.PUDDLE.runs(variants=("ml-em",))
     with pytest.raises(UnknownNameError, match="ml-em"):
         plan.TOYS.runs(variants=("hpsde",))
     with pytest.raises(InputError, match="at least 1"):
@@ -159,12 +183,45 @@ def test_a_real_run_gives_a_row_per_iteration_and_keeps_its_example(tmp_path, qu
     found = runner.execute(run, tmp_path / run.name)
     assert [row["rollouts"] for row in found] == [69, 119, 120]
     assert all(row["status"] == DONE and np.isfinite(row["greedy_mean_return"]) for row in found)
-    assert {name for row in found for name in row} | {"error"} == set(rows.COLUMNS)
+    more = {"best_option_return", "solutions_found"}
+    assert {name for row in found for name in row} | {"error"} == set(rows.COLUMNS) | more
+    assert all(row["best_option_return"] == row["greedy_mean_return"] for row in found)  # there is one option
     figure = figures.maps_figure(runner.make_task("toy-double"), tmp_path / run.name)
     surface, samples, options = figure.axes[:3]
     assert sum(len(part.get_offsets()) for part in samples.collections[1:]) == 120
     assert len(options.lines) == 2 * found[-1]["options_kept"]
     assert surface.get_title(loc="left") == "returns"
+
+
+def test_rows_may_be_farther_apart_than_iterations(quick):
+    found = runner.execute(Run("toy-double", GOOD, 100, rollouts=350, every=100))
+    assert [row["rollouts"] for row in found] == [200, 300, 350]
+    assert [row["iteration"] for row in found] == [0, 2, 3]
+    every = runner.execute(Run("toy-double", GOOD, 100, rollouts=350))
+    assert [row["greedy_mean_return"] for row in every if row["rollouts"] in (200, 300, 350)] == [
+        row["greedy_mean_return"] for row in found
+    ]
+
+
+def test_measures_of_what_options_can_do():
+    puddle = make_task("puddle")
+    contexts = puddle.evaluation_contexts()
+    known = np.stack([solution.parameters(contexts) for solution in puddle.solutions])
+    found = measures.option_measures(puddle, known, 0.75)
+    returns = [puddle.evaluate(contexts, each) for each in known]
+    assert_allclose(found["best_option_return"], np.mean(np.max(returns, axis=0)))
+    assert found["best_option_return"] > max(map(np.mean, returns))
+    assert found["solutions_found"] == 3
+    assert "both_sides" not in found
+
+    reach = make_task("reach")
+    goals = reach.evaluation_contexts()
+    left, _, right, _ = (solution.parameters(goals) for solution in reach.solutions)
+    success = [reach.measures(goals, each)["success"] for each in (left, right)]
+    assert_allclose(measures.both_sides(reach, goals, np.stack([left, right])), np.mean(success[0] & success[1]))
+    half = np.where(np.arange(len(goals))[:, None] < 60, right, left)
+    assert 0.0 < measures.both_sides(reach, goals, np.stack([left, half])) <= 60 / 125
+    assert measures.both_sides(reach, goals, np.stack([left, left])) == 0.0
 
 
 def test_what_a_run_raises_becomes_rows(monkeypatch, quick):
@@ -208,10 +265,10 @@ def test_runs_are_done_once_failures_and_deaths_are_rows_and_are_tried_again(tmp
 
 def test_a_folder_with_runs_of_other_settings_is_refused(tmp_path):
     runner.keep_settings(tmp_path, SMALL.runs(1))
-    runner.keep_settings(tmp_path, [Run("toy-triple", GOOD, 100), *SMALL.runs(2)])
+    runner.keep_settings(tmp_path, [Run("toy-curve", GOOD, 100, 120), *SMALL.runs(2)])
     kept = read_json(tmp_path / runner.SETTINGS)
     assert kept["toy-double"]["bad"]["weight_sum"] == "one"
-    assert kept["toy-triple"]["good"]["rollouts"] == 1050
+    assert kept["puddle"]["good"]["max_options"] == 20  # of all tasks of the paper
     with pytest.raises(InputError, match=r"good on toy-double with another kappa"):
         runner.keep_settings(
             tmp_path, [Run("toy-double", Variant("good", "hpsde-reps-softmax", {"kappa": 2.0}), 1, 120)]
@@ -286,6 +343,24 @@ def test_claims_are_judged_by_paired_differences():
     assert alike.verdict == HOLDS
 
 
+@pytest.mark.parametrize("name", ["puddle", "reach"])
+def test_a_claim_may_compare_with_a_number(name):
+    experiment = plan.find_experiment(name)
+    found = [row for run in experiment.runs(8) for row in on_task(run)]
+    *against_others, several = claims.judge_claims(experiment, found)
+    assert {each.verdict for each in against_others} == {HOLDS}
+    assert several.verdict == HOLDS
+    own = several.comparisons[0]
+    assert (own.pair, own.difference[:3]) == ((plan.DEFAULT, 1.0), (2.0, 2.0, 2.0))
+    lost = [row | {"solutions_found": 0} for row in found]
+    assert claims.judge_claims(experiment, lost)[-1].verdict == FAILS
+    one = [row | {"solutions_found": 1} for row in found]
+    assert claims.judge_claims(experiment, one)[-1].verdict == UNDECIDED
+    failing = [row | {"status": FAILED} if row["seed"] == 101 else row for row in found]
+    assert claims.judge_claims(experiment, failing)[-1].verdict == UNDECIDED
+    assert claims.judge_claims(experiment, [])[-1].verdict == UNDECIDED
+
+
 def test_a_failed_or_missing_run_leaves_a_claim_undecided():
     found = all_rows()
     lost = [{**row, "status": FAILED} if row["seed"] == 103 and row["variant"] == "bad" else row for row in found]
@@ -317,25 +392,77 @@ def test_no_setting_of_hpsde_depends_on_the_task_beyond_what_the_task_gives():
     found = claims.judge_open_parameters(runner.settings_of(plan.TOYS.runs(seeds=1)), plan.TOYS.own_variants)
     assert found.verdict == HOLDS
     assert found.differing[plan.DEFAULT] == ("features",)  # toy-curve's
+    assert plan.PAPER_TASKS == ("toy-double", "toy-triple", "puddle", "reach")
+    runs = [Run(task, variant, 100) for task in plan.PAPER_TASKS for variant in plan.PUDDLE.variants]
+    found = claims.judge_open_parameters(runner.settings_of(runs), plan.PUDDLE.own_variants)
+    assert found.verdict == HOLDS
+    assert found.differing[plan.DEFAULT] == ("features", "initial_rollouts", "max_options", "rollouts")
 
 
 # ---------------------------------------------------------------- figures and page
 
 
 def test_curves_are_the_means_and_quartiles_of_the_seeds():
-    curves = figures.curves_of(all_rows(), "toy-double", ["good", "bad", "neither"])
+    curves = figures.curves_of(all_rows(), "toy-double", ["good", "bad", "neither"], SMALL.panels)
     assert list(curves) == ["good", "bad"]
-    assert curves["good"]["returns"].shape == (8, 3)
-    figure = figures.curves_figure(curves, best=1.0)
+    assert curves["good"]["return"].shape == (8, 3)
+    figure = figures.curves_figure(curves, SMALL.panels, best=1.0)
     returns, lacking, options = figure.axes
-    assert_allclose(returns.lines[0].get_ydata(), curves["good"]["returns"].mean(axis=0))
-    assert_allclose(lacking.lines[1].get_ydata(), 1.0 - curves["bad"]["returns"].mean(axis=0))
+    assert_allclose(returns.lines[0].get_ydata(), curves["good"]["return"].mean(axis=0))
+    assert_allclose(lacking.lines[1].get_ydata(), 1.0 - curves["bad"]["return"].mean(axis=0))
     assert_allclose(options.lines[0].get_ydata(), [4, 3, 3])
     assert lacking.get_yscale() == "log"
     band = returns.collections[0].get_paths()[0].vertices[:, 1]
     assert_allclose(
-        [band.min(), band.max()], np.quantile(curves["good"]["returns"], [0.25, 0.75], axis=0)[[0, 1], [0, 2]]
+        [band.min(), band.max()], np.quantile(curves["good"]["return"], [0.25, 0.75], axis=0)[[0, 1], [0, 2]]
     )
+
+
+def test_a_panel_for_whatever_an_experiment_measures():
+    found = [row for run in plan.REACH.runs(2, variants=(plan.DEFAULT, "hireps")) for row in on_task(run)]
+    curves = figures.curves_of(found, "reach", ["hireps", plan.DEFAULT], plan.REACH.panels)
+    figure = figures.curves_figure(curves, plan.REACH.panels, best=0.0)
+    shown = {axes.get_title(loc="left"): axes for axes in figure.axes}
+    assert len(shown) == len(plan.REACH.panels) == 6
+    assert_allclose(shown["goals that options reach on both sides"].lines[1].get_ydata(), 0.4)
+    assert_allclose(shown["posture families of the options"].lines[0].get_ydata(), 1.0)
+
+
+def test_routes_are_drawn_for_every_example(tmp_path):
+    runs = figures.example_runs(plan.PUDDLE)
+    assert [run.name for run in runs] == [f"puddle--{plan.DEFAULT}--100", "puddle--hireps--100"]
+    (tmp_path / runner.RUNS).mkdir()
+    for run in runs:
+        handmade.by_hand("softmax", parameter_size=10).save(tmp_path / runner.RUNS / f"{run.name}.npz")
+    written = figures.draw_all(plan.PUDDLE, tmp_path, [row for run in runs for row in on_task(run)])
+    assert sorted(path.name for path in written) == ["puddle-curves.png", "puddle-routes.png"]
+    figure = figures.routes_figure(make_task("puddle"), figures._examples(plan.PUDDLE, tmp_path, "puddle"))
+    assert len(figure.axes) == 4
+    assert figure.axes[3].get_title(loc="left").startswith("hireps: chosen routes")
+    # Start, and for every goal a route and its end.
+    assert len(figure.axes[1].lines) == 1 + 2 * len(make_task("puddle").evaluation_contexts()[::10])
+
+
+@pytest.mark.parametrize("name", ["puddle", "reach"])
+def test_the_pages_of_the_other_experiments_say_what_the_rows_say(name):
+    experiment = plan.find_experiment(name)
+    found = [row for run in experiment.runs(6) for row in on_task(run)]
+    settings = runner.settings_of(experiment.runs(1))
+    page = report.make_page(experiment, found, settings, "there")
+    assert "$" not in page
+    quantity, what = ("gaps", "puddle") if name == "puddle" else ("families", "reach")
+    assert f"| {what} | {quantity} | `{plan.DEFAULT}` | 1 | 3 [3, 3] | - | +2 [+2, +2] | **holds** |" in page
+    assert f"](there/figures/{name}-curves.png)" in page
+    assert (f"](there/figures/{name}-routes.png)" in page) == (name == "puddle")
+    assert ("600 initial and 900 further ones" if name == "puddle" else "500 initial and 3500 further ones") in page
+    worse = [row if row["variant"] == plan.DEFAULT else row | {"greedy_mean_return": 0.0} for row in found]
+    other = report.make_page(experiment, worse, settings, "there")
+    first = experiment.claims[0]
+    assert f"| {first.name} | {first.text} | final return | **holds** |" in page
+    assert f"| {first.name} | {first.text} | final return | **does not hold** |" in other
+    assert f"**{first.name}** (does not hold)" in other
+    nothing = report.make_page(experiment, [], {}, ".")
+    assert "no runs" in nothing
 
 
 def test_the_page_says_what_the_rows_say():
@@ -358,7 +485,24 @@ def test_the_page_says_what_the_rows_say():
     assert "no runs" in nothing
 
 
-@pytest.mark.parametrize("name", plan.EXPERIMENTS)
+def test_the_page_says_which_defaults_have_changed_since_its_runs():
+    experiment = plan.find_experiment("puddle")
+    run = next(run for run in experiment.runs(1) if run.variant.name == plan.DEFAULT)
+    now = runner.settings_of([run])
+    assert report.changes_text(experiment, now) == ""
+    then = {run.task: {plan.DEFAULT: {**now[run.task][plan.DEFAULT], "kl_bound": 9.5}}}
+    del then[run.task][plan.DEFAULT]["valley"]
+    text = report.changes_text(experiment, then)
+    assert f"`kl_bound` (9.5, now {now[run.task][plan.DEFAULT]['kl_bound']})" in text
+    assert "new: `valley`" in text
+    assert "restarts" not in text
+
+
+def test_every_experiment_has_a_page():
+    assert list(PAGES) == list(plan.EXPERIMENTS)
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if (ROOT / "experiments" / name).is_dir()])
 def test_the_committed_page_is_what_the_committed_rows_give(name):
     experiment, out = plan.find_experiment(name), ROOT / "experiments" / name
     found = rows.read_rows(report.rows_file(experiment, out))
@@ -416,3 +560,47 @@ def test_an_interrupted_command_says_how_to_go_on(tmp_path, monkeypatch, capsys)
     monkeypatch.setattr(runner, "run_all", stop)
     assert main(["reproduce", "toys", "--out", str(tmp_path)]) == 130
     assert "go on with the same command again" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------- benchmarks
+
+LINES = [{"seed": 0, "x": 9.0}, {"seed": 1, "x": 2.0}, {"seed": 2, "x": 4.0}]
+
+
+def test_targets_are_judged_by_their_figures():
+    assert "4   wanted at least 4: met" in benchmark.Target("x", benchmark.median("x"), 4.0).judged(LINES)
+    assert "2   wanted at least 3: missed" in benchmark.Target("x", benchmark.worst("x"), 3.0).judged(LINES)
+    assert "3   wanted at most 3: met" in benchmark.Target("x", benchmark.warm_median("x"), 3.0, True).judged(LINES)
+    assert "missed" in benchmark.Target("x", benchmark.warm_median("x"), 2.9, True).judged(LINES)
+    assert "not known" in benchmark.Target("x", benchmark.warm_median("x"), 3.0, True).judged(LINES[:1])
+    assert_allclose(benchmark.share("x", 4.0)(LINES), 2.0 / 3.0)
+
+
+@pytest.mark.parametrize("name", ["puddle", "reach"])
+def test_benchmarks_write_a_line_for_every_seed(name, tmp_path, monkeypatch, capsys):
+    asked = []
+
+    def execute(run):
+        asked.append(run)
+        return failure(run) if run.seed == 9 else on_task(run)
+
+    monkeypatch.setattr(runner, "execute", execute)
+    script = runpy.run_path(str(ROOT / "benchmarks" / f"{name}.py"))
+    given = benchmark.Benchmark(name, script["summarise"], script["TARGETS"], every=10)
+    benchmark.main(given, "", tmp_path, ["--seeds", "2", "--first-seed", "7"])
+    assert [(run.task, run.variant.method, run.seed, run.every) for run in asked] == [
+        (name, plan.DEFAULT, seed, 10) for seed in (7, 8)
+    ]
+    table = read_csv(tmp_path / f"{name}.csv")
+    assert list(table["seed"]) == [7, 8]
+    assert_allclose(table["final_return"], [-1.007, -1.008])
+    assert_allclose(table["learner_seconds"], 6.0)
+    if name == "puddle":
+        assert_allclose(table["early_return"], [-1.257, -1.258])
+        assert_allclose(table["worst_later_return"], [-1.757, -1.758])
+    said = capsys.readouterr().out
+    assert said.count("wanted") == len(script["TARGETS"])
+    assert {"met", "missed"} == {line.rsplit(": ")[-1] for line in said.splitlines()[1:]}
+    with pytest.raises(SystemExit, match="seed 9 failed: E: no"):
+        benchmark.main(given, "", tmp_path, ["--seeds", "3", "--first-seed", "8", "--method", "hireps"])
+    assert list(read_csv(tmp_path / f"{name}-hireps.csv")["seed"]) == [8]

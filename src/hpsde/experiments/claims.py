@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from hpsde.experiments.plan import Claim, Experiment
+from hpsde.experiments.plan import Claim, Experiment, Pair
 from hpsde.experiments.rows import Row, Runs, failures, runs_of, values
 from hpsde.experiments.statistics import FAILS, HOLDS, UNDECIDED, Estimate, estimate, judge, overall
 
 MARGIN_SHARE = 0.05
 """Returns count as equal within this share of the way from the initial policy's mean return to the best return."""
-GIVEN_BY_TASK = ("max_options", "features")
-"""What a task may set: the paper's one open parameter, and the features that the paper takes from the task too."""
+GIVEN_BY_TASK = ("max_options", "features", "initial_rollouts", "rollouts")
+"""What a task may set: the paper's one open parameter; the features, which the paper takes from the task too; and how
+many rollouts there are to learn from."""
 
 Settings = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """Task -> variant -> setting -> value."""
@@ -23,10 +24,10 @@ Settings = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 @dataclass(frozen=True)
 class Comparison:
-    """The same quantity of two variants on one task; None where there are no runs of it."""
+    """The same quantity of a variant, and of another one or a number, on one task; None where there are no runs."""
 
     task: str
-    pair: tuple[str, str]
+    pair: Pair
     quantity: str
     first: Estimate | None
     second: Estimate | None
@@ -64,14 +65,16 @@ def _judge_claim(claim: Claim, experiment: Experiment, runs: Runs) -> Judged:
 
 
 def compare(
-    runs: Runs, experiment: Experiment, claim: Claim, task: str, pair: tuple[str, str], quantity: str, decides: bool
+    runs: Runs, experiment: Experiment, claim: Claim, task: str, pair: Pair, quantity: str, decides: bool
 ) -> Comparison:
-    """Two variants on one task, paired by seed. Undecided where a run is missing or failed: none is left out silently.
+    """A pair on one task, seed by seed. Undecided where a run is missing or failed: none is left out silently.
 
     Quantities that are reported beside the claim's own are judged by its side too, if they are returns.
     """
-    first, second = (values(runs, task, variant, quantity) for variant in pair)
-    failed = sum(failures(runs, task, variant) for variant in pair)
+    variant, other = pair
+    first = values(runs, task, variant, quantity)
+    second = values(runs, task, other, quantity) if isinstance(other, str) else dict.fromkeys(first, other)
+    failed = sum(failures(runs, task, each) for each in pair if isinstance(each, str))
     seeds = sorted(set(first) & set(second))
     difference = estimate(np.array([first[seed] - second[seed] for seed in seeds])) if seeds else None
     margin = margin_of(runs, experiment, task) if claim.side == 0 else None

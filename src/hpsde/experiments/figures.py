@@ -1,15 +1,15 @@
-"""Figures of an experiment: the paper's maps of one run, and the learning curves of all methods over the seeds."""
+"""Figures of an experiment: the paper's maps or routes of single runs, and the learning curves of all methods."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hpsde import plots
-from hpsde.experiments.plan import FIRST_SEED, Experiment, Run
+from hpsde import plot_routes, plots
+from hpsde.experiments.plan import Experiment, Run
 from hpsde.experiments.rows import Row, failed, runs_of
 from hpsde.experiments.runner import RUNS
 from hpsde.policy_file import load_policy
@@ -23,28 +23,63 @@ if TYPE_CHECKING:
 FIGURES = "figures"
 LINES = ("-", "--", ":", "-.")
 LEGEND_COLUMNS = 4
+PANEL_COLUMNS = 3
+PANELS = {
+    "return": ("greedy return", "greedy_mean_return"),
+    "lacking": ("best return less greedy return", "greedy_mean_return"),
+    "options": ("options kept", "options_kept"),
+    "collision-free": ("share of routes that touch no puddle", "collision_free"),
+    "gaps": ("gaps that an option takes", "solutions_found"),
+    "success": ("success within 0.02 m", "success"),
+    "strict success": ("success within 0.01 m", "strict_success"),
+    "both sides": ("goals that options reach on both sides", "both_sides"),
+    "families": ("posture families of the options", "solutions_found"),
+}
+"""Panels of the curves, by the names that a plan gives: title, and column of the rows."""
+LEAST_LACKING = 1e-9
+"""What is drawn, on a scale of logarithms, where nothing is lacking."""
+COUNTED = ("options", "gaps", "families")
+MAPS, ROUTES = "maps", "routes"
 
 
 def example_runs(experiment: Experiment) -> list[Run]:
-    """The runs that are drawn: one of each task, by the experiment's first variant."""
-    runs = experiment.runs(seeds=1, variants=(experiment.variants[0].name,))
-    return [run for run in runs if run.seed == FIRST_SEED]
+    """The runs that are drawn: of each task, the first by every variant that is drawn and learns it."""
+    return [run for run in experiment.runs(seeds=1) if run.variant.name in experiment.drawn]
+
+
+def picture_of(task: Task) -> str | None:
+    """What is drawn of the runs of a task: maps, routes or nothing."""
+    if task.context_size == task.parameter_size == 1:
+        return MAPS
+    return ROUTES if hasattr(task, "routes") else None
+
+
+def picture_name(task: str, picture: str) -> str:
+    """The file of a task's picture."""
+    return f"{task}-{picture}.png"
 
 
 def draw_all(experiment: Experiment, out: Path, rows: Sequence[Row]) -> list[Path]:
     """Write all figures that the rows, and the examples that are there, allow; their paths."""
     (out / FIGURES).mkdir(parents=True, exist_ok=True)
     written = []
-    for run in example_runs(experiment):
-        example, task = out / RUNS / run.name, make_task(run.task)
-        if task.context_size == task.parameter_size == 1 and example.with_suffix(".npz").is_file():
-            written.append(_save(maps_figure(task, example), out / FIGURES / f"{run.task}-maps.png"))
-    for task_name in experiment.tasks + experiment.extra_tasks:
-        names = [variant.name for variant in experiment.variants]
-        if curves := curves_of(rows, task_name, names):
-            figure = curves_figure(curves, experiment.best[task_name])
-            written.append(_save(figure, out / FIGURES / f"{task_name}-curves.png"))
+    for name in experiment.tasks + experiment.extra_tasks:
+        task, examples = make_task(name), _examples(experiment, out, name)
+        picture = picture_of(task) if examples else None
+        if picture is not None:
+            figure = maps_figure(task, *examples.values()) if picture == MAPS else routes_figure(task, examples)
+            written.append(_save(figure, out / FIGURES / picture_name(name, picture)))
+        variants = [variant.name for variant in experiment.variants]
+        if curves := curves_of(rows, name, variants, experiment.panels):
+            figure = curves_figure(curves, experiment.panels, experiment.best[name])
+            written.append(_save(figure, out / FIGURES / f"{name}-curves.png"))
     return written
+
+
+def _examples(experiment: Experiment, out: Path, task: str) -> dict[str, Path]:
+    """Variant -> where the policy and the rollouts of its example on the task are kept, without suffix."""
+    found = {run.variant.name: out / RUNS / run.name for run in example_runs(experiment) if run.task == task}
+    return {name: path for name, path in found.items() if path.with_suffix(".npz").is_file()}
 
 
 def maps_figure(task: Task, example: Path) -> Figure:
@@ -70,50 +105,67 @@ def maps_figure(task: Task, example: Path) -> Figure:
         return figure
 
 
+def routes_figure(task: Any, examples: Mapping[str, Path]) -> Figure:
+    """The paper's figure, a row for every variant: the routes of all options, and those that are chosen."""
+    contexts = np.asarray(task.evaluation_contexts())
+    with plots._style():
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(9.0, 3.4 * len(examples)), dpi=110, layout="constrained")
+        rows: Any = figure.subplots(len(examples), 2, squeeze=False)
+        for (variant, example), (options, chosen) in zip(examples.items(), rows, strict=True):
+            policy = load_policy(example.with_suffix(".npz"))
+            plot_routes.draw_option_routes(options, task, policy, contexts[::20], plots.COLOURS)
+            plot_routes.draw_chosen_routes(chosen, task, policy, contexts[::10], plots.COLOURS)
+            for axes in (options, chosen):
+                axes.set_title(f"{variant}: {axes.get_title(loc='left')}")
+        return figure
+
+
 Curves = dict[str, dict[str, np.ndarray]]
 
 
-def curves_of(rows: Sequence[Row], task: str, variants: Sequence[str]) -> Curves:
-    """Variant -> rollouts [I], and greedy returns and options kept of all seeds [seeds, I]; failed runs left out."""
+def curves_of(rows: Sequence[Row], task: str, variants: Sequence[str], panels: Sequence[str]) -> Curves:
+    """Variant -> rollouts [I], and what the panels show of all seeds [seeds, I], by panel; failed runs left out."""
     runs, curves = runs_of(rows), {}
     for variant in variants:
         found = [run for (t, v, _), run in runs.items() if (t, v) == (task, variant) and not failed(run)]
         if found:
-            curves[variant] = {
-                "rollouts": np.array([row["rollouts"] for row in found[0]]),
-                "returns": np.array([[row["greedy_mean_return"] for row in run] for run in found]),
-                "options": np.array([[row["options_kept"] for row in run] for run in found], dtype=float),
+            curves[variant] = {"rollouts": np.array([row["rollouts"] for row in found[0]])} | {
+                panel: np.array([[row[PANELS[panel][1]] for row in run] for run in found], dtype=float)
+                for panel in panels
             }
     return curves
 
 
-def curves_figure(curves: Curves, best: float) -> Figure:
-    """Returns, what they lack to the best, and options against rollouts: means, with the middle half of the seeds."""
+def curves_figure(curves: Curves, panels: Sequence[str], best: float) -> Figure:
+    """The panels against rollouts: means over the seeds, with the middle half of the seeds as a band."""
     with plots._style():
         from matplotlib.figure import Figure
         from matplotlib.ticker import MaxNLocator
 
-        figure = Figure(figsize=(9.0, 3.6), dpi=110, layout="constrained")
-        returns, lacking, options = figure.subplots(1, 3)
-        for number, (variant, curve) in enumerate(curves.items()):
-            style = {"color": plots._colour(number), "linestyle": LINES[number % len(LINES)], "label": variant}
-            _band(returns, curve["rollouts"], curve["returns"], style)
-            _band(lacking, curve["rollouts"], np.maximum(best - curve["returns"], 1e-9), style)
-            _band(options, curve["rollouts"], curve["options"], style)
-        returns.axhline(best, color=plots.GREY, linewidth=0.6)
-        lacking.set_yscale("log")
-        options.set_ylim(bottom=0.0)
-        options.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=2))
-        for axes, title in (
-            (returns, "greedy return"),
-            (lacking, "best return less greedy return"),
-            (options, "options kept"),
-        ):
-            axes.set(title=title, xlabel="rollouts")
+        columns = PANEL_COLUMNS if len(panels) % PANEL_COLUMNS == 0 else 2
+        rows = -(-len(panels) // columns)
+        figure = Figure(figsize=(9.0, 1.0 + 2.6 * rows), dpi=110, layout="constrained")
+        all_axes: Any = figure.subplots(rows, columns, squeeze=False)
+        for panel, axes in zip(panels, all_axes.flat, strict=True):
+            for number, (variant, curve) in enumerate(curves.items()):
+                style = {"color": plots._colour(number), "linestyle": LINES[number % len(LINES)], "label": variant}
+                shown = np.maximum(best - curve[panel], LEAST_LACKING) if panel == "lacking" else curve[panel]
+                _band(axes, curve["rollouts"], shown, style)
+            axes.set(title=PANELS[panel][0], xlabel="rollouts")
             axes.margins(x=0.02)
-        handles, labels = returns.get_legend_handles_labels()
-        columns = min(LEGEND_COLUMNS, len(labels))
-        figure.legend(handles, labels, loc="outside lower center", ncols=columns, handlelength=3.0)
+            if panel == "return":
+                axes.axhline(best, color=plots.GREY, linewidth=0.6)
+            elif panel == "lacking":
+                axes.set_yscale("log")
+            else:
+                axes.set_ylim(bottom=0.0)
+            if panel in COUNTED:
+                axes.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=2))
+        handles, labels = all_axes[0, 0].get_legend_handles_labels()
+        entries = min(LEGEND_COLUMNS, len(labels))
+        figure.legend(handles, labels, loc="outside lower center", ncols=entries, handlelength=3.0)
         return figure
 
 

@@ -26,12 +26,17 @@ class Variant:
 
 @dataclass(frozen=True)
 class Run:
-    """One run: a variant learns a task from one seed. `rollouts` None takes the task's own number."""
+    """One run: a variant learns a task from one seed.
+
+    rollouts: in all; None takes the task's own number.
+    every: rollouts from one row to the next, the initial ones apart; None gives a row to every iteration.
+    """
 
     task: str
     variant: Variant
     seed: int
     rollouts: int | None = None
+    every: int | None = None
 
     @property
     def name(self) -> str:
@@ -39,9 +44,13 @@ class Run:
         return f"{self.task}--{self.variant.name}--{self.seed}"
 
 
+Pair = tuple[str, str | float]
+"""A variant, and what it is compared with: another variant, or a number."""
+
+
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the paper: on every task, the first variant of each pair lies on one side of the second.
+    """A claim of the paper: on every task, the first of each pair lies on one side of the second.
 
     `side` is +1 where the first should have more of the quantity, -1 where it should have less, 0 where both should
     be equal within the margin. The first quantity and `pairs` decide; `reported` quantities and pairs do not.
@@ -51,9 +60,9 @@ class Claim:
     text: str
     quantity: str
     side: int
-    pairs: tuple[tuple[str, str], ...]
+    pairs: tuple[Pair, ...]
     reported_quantities: tuple[str, ...] = ()
-    reported_pairs: tuple[tuple[str, str], ...] = ()
+    reported_pairs: tuple[Pair, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -64,8 +73,11 @@ class Experiment:
     extra_tasks: tasks that no claim is about, learned by `extra_variants` alone.
     ablations: the default with one setting changed, on the tasks of the claims.
     seconds: of one core for one run, on average; what `hpsde reproduce --list` reckons with.
-    rollouts: in every run; None takes the task's own number.
+    rollouts, every: of each run, as there.
     page: the template of the report, beside report.py.
+    columns: of the table of methods; names in report.py.
+    panels: of the figure of the learning curves; names in figures.py.
+    drawn: the variants whose first run is drawn.
     """
 
     name: str
@@ -76,11 +88,15 @@ class Experiment:
     claims: tuple[Claim, ...]
     page: str
     seconds: float
+    columns: tuple[str, ...]
+    panels: tuple[str, ...]
+    drawn: tuple[str, ...] = (DEFAULT,)
     extra_tasks: tuple[str, ...] = ()
     extra_variants: tuple[str, ...] = ()
     ablations: tuple[Variant, ...] = ()
     seeds: int = 20
     rollouts: int | None = None
+    every: int | None = None
 
     @property
     def own_variants(self) -> tuple[str, ...]:
@@ -103,7 +119,7 @@ class Experiment:
         if count < 1:
             raise InputError(f"seeds must be at least 1; got {count}")
         return [
-            Run(task, variant, seed, self.rollouts)
+            Run(task, variant, seed, self.rollouts, self.every)
             for task in everything
             if not tasks or task in tasks
             for variant in self.variants_of(task)
@@ -182,6 +198,101 @@ TOYS = Experiment(
     ),
     page="toys.md",
     seconds=4.0,
+    columns=(
+        "final return",
+        "worst",
+        "mean return",
+        "options",
+        "rollouts to settle",
+        "solved",
+        "learner seconds",
+    ),
+    panels=("return", "lacking", "options"),
 )
 
-EXPERIMENTS: dict[str, Experiment] = {each.name: each for each in (TOYS,)}
+PUDDLE = Experiment(
+    name="puddle",
+    description="the puddle world of the paper: routes past puddles",
+    tasks=("puddle",),
+    best={"puddle": -7.15},
+    variants=tuple(Variant(name, name) for name in METHODS),
+    claims=(
+        Claim(
+            "C5a",
+            "HPSDE reaches higher returns than HiREPS",
+            "final return",
+            +1,
+            ((DEFAULT, "hireps"),),
+            reported_quantities=("mean return", "best option's return"),
+            reported_pairs=(("hpsde-rwr-gp", "hireps"), ("paper", "hireps")),
+        ),
+        Claim(
+            "C5b",
+            "HiREPS falls into local optima: more of its routes touch a puddle",
+            "collision-free",
+            -1,
+            (("hireps", DEFAULT),),
+            reported_quantities=("gaps",),
+        ),
+        Claim("C5c", "HPSDE finds several routes: options through more than one gap", "gaps", +1, ((DEFAULT, 1.0),)),
+    ),
+    page="puddle.md",
+    seconds=30.0,
+    columns=(
+        "final return",
+        "worst",
+        "mean return",
+        "best option's return",
+        "collision-free",
+        "gaps",
+        "options",
+        "learner seconds",
+    ),
+    panels=("lacking", "collision-free", "gaps", "options"),
+    drawn=(DEFAULT, "hireps"),
+)
+
+REACH = Experiment(
+    name="reach",
+    description="the redundant arm of the paper: postures round a pole",
+    tasks=("reach",),
+    best={"reach": 0.0},
+    variants=tuple(Variant(name, name) for name in METHODS),
+    claims=(
+        Claim(
+            "C6a",
+            "HPSDE with REPS and the GP gate reaches the highest returns",
+            "final return",
+            +1,
+            tuple((DEFAULT, other) for other in ("hpsde-rwr-gp", "hpsde-reps-softmax", "hpsde-rwr-softmax", "hireps")),
+            reported_quantities=("mean return", "success"),
+            reported_pairs=tuple((DEFAULT, other) for other in ("hpsde-reps-marginal", "paper", "creps")),
+        ),
+        Claim(
+            "C6b",
+            "HPSDE finds several postures: options of more than one posture family",
+            "families",
+            +1,
+            ((DEFAULT, 1.0),),
+            reported_quantities=("both sides",),
+        ),
+    ),
+    page="reach.md",
+    seconds=150.0,
+    columns=(
+        "final return",
+        "worst",
+        "success",
+        "strict success",
+        "both sides",
+        "families",
+        "options",
+        "learner seconds",
+    ),
+    panels=("lacking", "success", "strict success", "both sides", "families", "options"),
+    every=250,
+)
+
+EXPERIMENTS: dict[str, Experiment] = {each.name: each for each in (TOYS, PUDDLE, REACH)}
+PAPER_TASKS = TOYS.tasks + PUDDLE.tasks + REACH.tasks
+"""The tasks that the paper learns: no setting may differ between them, but for what a task gives (claim C7)."""

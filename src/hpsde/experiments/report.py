@@ -22,14 +22,27 @@ from hpsde.experiments.claims import (
     judge_open_parameters,
     margin_of,
 )
-from hpsde.experiments.figures import FIGURES
+from hpsde.experiments.figures import FIGURES, MAPS, ROUTES, picture_name, picture_of
 from hpsde.experiments.plan import DEFAULT, FIRST_SEED, Experiment
 from hpsde.experiments.rows import Row, Runs, failed, failures, runs_of, values
-from hpsde.experiments.runner import SETTINGS
+from hpsde.experiments.runner import SETTINGS, settings_of
 from hpsde.experiments.statistics import Estimate, estimate
 from hpsde.runs.files import read_json, replacing
+from hpsde.tasks import make_task
 
 NOTHING = "no runs"
+FORMS = {
+    "options": ".3g",
+    "rollouts to settle": ".4g",
+    "learner seconds": ".2g",
+    "collision-free": ".4g",
+    "gaps": ".3g",
+    "families": ".3g",
+    "success": ".3g",
+    "strict success": ".3g",
+    "both sides": ".3g",
+}
+"""How quantities are written in the table of methods; others with six digits."""
 
 
 def rows_file(experiment: Experiment, out: Path) -> Path:
@@ -60,6 +73,7 @@ def make_page(experiment: Experiment, rows: Sequence[Row], settings: Mapping[str
         ),
         "figures": figures_text(experiment, runs, folder),
         "failures": failures_text(runs),
+        "changes": changes_text(experiment, settings),
         "rows": f"{folder}/{rows_file(experiment, Path()).name}",
         "settings": f"{folder}/{SETTINGS}",
         "runs": str(len(runs)),
@@ -69,6 +83,8 @@ def make_page(experiment: Experiment, rows: Sequence[Row], settings: Mapping[str
         "least_seeds": str(statistics.LEAST_SEEDS),
         "margins": ", ".join(f"{margin_of(runs, experiment, task):.2g} on {task}" for task in experiment.tasks),
         "margin_share": f"{MARGIN_SHARE:.0%}".replace("%", " %"),
+        "best": f"{experiment.best[experiment.tasks[0]]:g}",
+        "rollouts": _rollouts(experiment, settings),
         "flattening": _least_flattening(experiment, runs),
         "minutes": f"{core_seconds(runs) / 60.0:.0f}",
     }
@@ -81,6 +97,19 @@ def make_page(experiment: Experiment, rows: Sequence[Row], settings: Mapping[str
         raise FileFormatError(
             f"the template {experiment.page} has a placeholder that means nothing: {error}"
         ) from error
+
+
+def changes_text(experiment: Experiment, settings: Mapping[str, Any]) -> str:
+    """What of the default learner's settings has changed since the runs; nothing where nothing has."""
+    run = next((run for run in experiment.runs(1) if run.variant.name == DEFAULT), None)
+    then = {} if run is None else settings.get(run.task, {}).get(DEFAULT, {})
+    if run is None or not then:
+        return ""
+    now = settings_of([run])[run.task][DEFAULT]
+    other = [f"`{name}` ({then[name]}, now {now[name]})" for name in now if name in then and then[name] != now[name]]
+    new = [f"`{name}`" for name in now if name not in then]
+    parts = [f"{text} {', '.join(names)}" for text, names in (("other:", other), ("new:", new)) if names]
+    return f"**The defaults have changed since these runs**; {'; '.join(parts)}." if parts else ""
 
 
 def core_seconds(runs: Runs) -> float:
@@ -109,12 +138,11 @@ def comparisons_table(judged: Judged) -> str:
     """All comparisons of a claim, those that decide first; under a heading."""
     lines = []
     for c in sorted(judged.comparisons, key=lambda c: not c.decides):
-        names = (f"`{c.pair[0]}`", f"`{c.pair[1]}`")
+        names = [f"`{each}`" if isinstance(each, str) else f"{each:g}" for each in c.pair]
+        second = _interval(c.second) if isinstance(c.pair[1], str) else "-"
         verdict = f"**{c.verdict}**" if c.decides else c.verdict or "-"
-        difference = _interval(c.difference, "+.2g" if c.quantity.endswith("return") else "+.4g")
-        lines.append(
-            [c.task, c.quantity, *names, _interval(c.first), _interval(c.second), difference, _note(c, verdict)]
-        )
+        difference = _interval(c.difference, _difference_form(c))
+        lines.append([c.task, c.quantity, *names, _interval(c.first), second, difference, _note(c, verdict)])
     header = [
         "task",
         "quantity",
@@ -126,6 +154,12 @@ def comparisons_table(judged: Judged) -> str:
         "verdict",
     ]
     return f"### {judged.claim.name}: {judged.claim.text}: {judged.verdict}\n\n{table(header, lines)}"
+
+
+def _difference_form(comparison: Comparison) -> str:
+    """Two digits for small differences of returns, which have many zeros; no more than four for others."""
+    small = comparison.difference is not None and abs(comparison.difference.value) < 10.0
+    return "+.2g" if small and comparison.quantity.endswith("return") else "+.4g"
 
 
 def _note(comparison: Comparison, verdict: str) -> str:
@@ -155,32 +189,19 @@ def methods_table(experiment: Experiment, runs: Runs, task: str) -> str:
     for variant in experiment.variants_of(task):
         if variant in experiment.ablations:
             continue
-        final = values(runs, task, variant.name, "final return")
-        if not final and not failures(runs, task, variant.name):
+        if not values(runs, task, variant.name, "final return") and not failures(runs, task, variant.name):
             continue
-        lines.append(
-            [
-                f"`{variant.name}`",
-                _interval(_of(runs, task, variant.name, "final return")),
-                f"{min(final.values()):.6g}" if final else "-",
-                _interval(_of(runs, task, variant.name, "mean return")),
-                _interval(_of(runs, task, variant.name, "options"), ".3g"),
-                _interval(_of(runs, task, variant.name, "rollouts to settle"), ".4g"),
-                _solved(runs, task, variant.name),
-                _interval(_of(runs, task, variant.name, "learner seconds"), ".2g"),
-            ]
-        )
-    header = [
-        "method",
-        "final return",
-        "worst",
-        "mean return",
-        "options",
-        "rollouts to settle",
-        "solved",
-        "learner seconds",
-    ]
-    return table(header, lines) if lines else NOTHING
+        lines.append([f"`{variant.name}`", *(_cell(runs, task, variant.name, column) for column in experiment.columns)])
+    return table(["method", *experiment.columns], lines) if lines else NOTHING
+
+
+def _cell(runs: Runs, task: str, variant: str, column: str) -> str:
+    if column == "worst":
+        final = values(runs, task, variant, "final return")
+        return f"{min(final.values()):.6g}" if final else "-"
+    if column == "solved":
+        return _solved(runs, task, variant)
+    return _interval(_of(runs, task, variant, column), FORMS.get(column, ".6g"))
 
 
 def ablations_table(experiment: Experiment, runs: Runs, task: str) -> str:
@@ -211,11 +232,19 @@ def ablations_table(experiment: Experiment, runs: Runs, task: str) -> str:
 def figures_text(experiment: Experiment, runs: Runs, folder: str) -> str:
     """The figures of every task that has runs."""
     return "\n\n".join(
-        f"![{task}: returns, rollouts and options of one run]({folder}/{FIGURES}/{task}-maps.png)\n\n"
+        f"{_picture_text(task, folder)}"
         f"![{task}: returns and options against rollouts]({folder}/{FIGURES}/{task}-curves.png)"
         for task in experiment.tasks + experiment.extra_tasks
         if any(name == task for name, _, _ in runs)
     )
+
+
+def _picture_text(task: str, folder: str) -> str:
+    picture = picture_of(make_task(task))
+    shown = {MAPS: "returns, rollouts and options of one run", ROUTES: "routes of one run of each method"}
+    if picture is None:
+        return ""
+    return f"![{task}: {shown[picture]}]({folder}/{FIGURES}/{picture_name(task, picture)})\n\n"
 
 
 def failures_text(runs: Runs) -> str:
@@ -241,6 +270,14 @@ def _least_flattening(experiment: Experiment, runs: Runs) -> str:
         found = [row["flattening"] for run in of_default for row in run if row["flattening"] is not None]
         parts.append(f"{min(found):.2g} on {task}" if found else f"{NOTHING} on {task}")
     return ", ".join(parts)
+
+
+def _rollouts(experiment: Experiment, settings: Mapping[str, Any]) -> str:
+    """'600 initial and 900 further ones', by what the settings of a run on the first task say."""
+    found = next(iter(settings.get(experiment.tasks[0], {}).values()), None)
+    if found is None:
+        return NOTHING
+    return f"{found['initial_rollouts']} initial and {found['rollouts'] - found['initial_rollouts']} further ones"
 
 
 def _solved(runs: Runs, task: str, variant: str) -> str:

@@ -17,7 +17,7 @@ from hpsde.runs.files import replacing
 DONE, FAILED = "done", "failed"
 
 TEXTS = ("task", "variant", "method", "status", "error")
-COUNTS = ("seed", "iteration", "rollouts", "options_kept", "options_used", "surplus")
+COUNTS = ("seed", "iteration", "rollouts", "options_kept", "options_used", "surplus", "solutions_found")
 COLUMNS = (
     "task",
     "variant",
@@ -40,7 +40,7 @@ COLUMNS = (
     "status",
     "error",
 )
-"""Columns of every experiment; what a task measures besides comes after them."""
+"""Columns of every experiment; what is measured besides (`measures.py`, and the task itself) comes after them."""
 
 Row = Mapping[str, Any]
 Key = tuple[str, str, int]
@@ -101,7 +101,7 @@ def failed(run: Sequence[Row]) -> bool:
 
 
 def _final(name: str) -> Callable[[Sequence[Row]], float]:
-    return lambda run: float("nan") if run[-1][name] is None else float(run[-1][name])
+    return lambda run: float("nan") if run[-1].get(name) is None else float(run[-1][name])
 
 
 def mean_return(run: Sequence[Row]) -> float:
@@ -133,6 +133,13 @@ QUANTITIES: dict[str, Callable[[Sequence[Row]], float]] = {
     "ESS": _final("ess"),
     "learner seconds": _final("learner_seconds"),
     "solved": solved,
+    "best option's return": _final("best_option_return"),
+    "collision-free": _final("collision_free"),
+    "gaps": _final("solutions_found"),
+    "families": _final("solutions_found"),
+    "success": _final("success"),
+    "strict success": _final("strict_success"),
+    "both sides": _final("both_sides"),
 }
 """What is compared between runs, each one number for a run."""
 

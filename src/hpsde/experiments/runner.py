@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ from loky import ProcessPoolExecutor
 from hpsde._progress import ProgressBar
 from hpsde.ask_tell import Learner
 from hpsde.errors import InputError
-from hpsde.experiments.plan import Run
+from hpsde.experiments.measures import option_measures
+from hpsde.experiments.plan import PAPER_TASKS, Run
 from hpsde.experiments.rows import DONE, FAILED, Row, failed, read_rows, write_rows
 from hpsde.learning import BATCH, budget, iterate, measure
 from hpsde.methods import make_learner
@@ -41,8 +42,9 @@ def start_run(run: Run) -> tuple[Task, Learner, int]:
 
 
 def execute(run: Run, example: Path | None = None) -> list[Row]:
-    """The rows of a run, one per iteration. What it raises becomes a row too: nothing is raised here.
+    """The rows of a run, one per iteration or as `run.every` says.
 
+    What it raises becomes a row too: nothing is raised here.
     With `example`, the policy and the rollouts are kept under that name, for a figure.
     """
     same = {"task": run.task, "variant": run.variant.name, "method": run.variant.method, "seed": run.seed}
@@ -50,6 +52,8 @@ def execute(run: Run, example: Path | None = None) -> list[Row]:
     try:
         task, learner, total = start_run(run)
         for each in iterate(task, learner, rollouts=total):
+            if not _gives_row(run, each.rollouts - learner.initial_rollouts, each.rollouts == total):
+                continue
             finite = each.returns[np.isfinite(each.returns)]
             rows.append(
                 same
@@ -64,7 +68,7 @@ def execute(run: Run, example: Path | None = None) -> list[Row]:
                     "task_seconds": each.task_seconds,
                     "status": DONE,
                 }
-                | measure(task, learner.policy)
+                | _measured(task, learner)
             )
         if example is not None:
             _keep_example(example, learner)
@@ -72,6 +76,16 @@ def execute(run: Run, example: Path | None = None) -> list[Row]:
     except Exception as error:
         last = traceback.format_exception_only(error)[-1].strip().splitlines()[-1]
         return [*({**row, "status": FAILED} for row in rows), same | {"status": FAILED, "error": last}]
+
+
+def _gives_row(run: Run, further: int, last: bool) -> bool:
+    return last or run.every is None or further % run.every == 0
+
+
+def _measured(task: Task, learner: Learner) -> dict[str, Any]:
+    measured = measure(task, learner.policy)
+    means = learner.policy.option_means(task.evaluation_contexts())
+    return measured | option_measures(task, means, measured["coverage"])
 
 
 def _keep_example(path: Path, learner: Learner) -> None:
@@ -99,10 +113,13 @@ def settings_of(runs: Iterable[Run]) -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def keep_settings(out: Path, runs: Sequence[Run]) -> None:
-    """Write the settings of the runs beside them; an error where `out` holds runs with others."""
+    """Write the settings of the runs beside them, and those that their variants have on all tasks of the paper.
+
+    An error where `out` holds runs with other settings.
+    """
     path = out / SETTINGS
     known: dict[str, dict[str, Any]] = read_json(path) if path.is_file() else {}
-    wanted = settings_of(runs)
+    wanted = settings_of([*runs, *(replace(run, task=task) for run in runs for task in PAPER_TASKS)])
     for task, variants in wanted.items():
         for variant, settings in variants.items():
             before = known.setdefault(task, {}).setdefault(variant, settings)
