@@ -32,7 +32,13 @@ def make_gate(kind, S, D, generator):
     process = gp.condition_by_lapack(hyperparameters, z, scores, mask)
     # As if conditioned on a machine that rounds otherwise: what is computed again is not the same to the bit.
     process = process._replace(beta=process.beta * (1.0 + 1e-12))
-    return GPGate(process, jnp.asarray(np.where(mask, scores, 0.0)), Warp(100.0 + 7.0 * scores, scores))
+    warp, axes = Warp(100.0 + 7.0 * scores, scores), jnp.asarray(slanted(D + S, seed=1))
+    return GPGate(process, jnp.asarray(np.where(mask, scores, 0.0)), warp, axes)
+
+
+def slanted(size, seed):
+    """Axes that are not the coordinates' own."""
+    return np.eye(size) + 0.3 * np.random.default_rng(seed).normal(size=(size, size))
 
 
 def by_hand(gate="softmax", context_size=1, parameter_size=2, features=None, feature_size=None, seed=0):
@@ -46,6 +52,7 @@ def by_hand(gate="softmax", context_size=1, parameter_size=2, features=None, fea
         generator.uniform(2.0, 3.0, S),
         generator.normal(-300.0, 1.0, D),
         generator.uniform(5.0, 9.0, D),
+        slanted(D, seed=2),
     )
     return HierarchicalPolicy(
         standard_options=LinearGaussian(

@@ -184,6 +184,38 @@ def test_the_own_density_is_that_of_the_policy_that_made_the_rollout():
     assert_allclose(history.log_mixture(s, s, xi, log_initial, made_by), mixture, rtol=1e-9)
 
 
+def test_the_density_of_combinations_is_the_mixture_of_the_projected_options():
+    """Three parameters seen along two directions, by scipy; and what was seen so far of all three stays."""
+    rng = np.random.default_rng(20)
+    history, P, made = History(), rng.normal(size=(3, 2)), []
+    for number in (1, 4):
+        factors = rng.normal(size=(SLOTS, 3, 3))
+        options = LinearGaussian(
+            jnp.asarray(rng.normal(size=(SLOTS, 3))),
+            jnp.asarray(rng.normal(size=(SLOTS, F, 3))),
+            jnp.asarray(factors @ factors.transpose(0, 2, 1) + 0.1 * np.eye(3)),
+        )
+        contexts, chosen = rng.normal(size=(20, 1)), rng.integers(0, 2, size=20)
+        history.add(number, options, contexts, chosen)
+        made.append((options, contexts, chosen))
+    s, xi, log_initial = rng.normal(size=(30, 1)), rng.normal(size=(30, 3)), rng.normal(-1.0, 0.1, size=30)
+    made_by = np.repeat([0, 1, 4], [15, 5, 10])
+    whole = history.log_mixture(s, s, xi, log_initial, made_by)
+    table = np.empty((3, 30))
+    table[0] = log_initial
+    for row, (options, contexts, chosen) in enumerate(made, start=1):
+        b, w, Sigma = map(np.asarray, options)
+        for i in range(30):
+            share = smoothed_share(contexts, chosen, s[i], 20.0 ** (-1.0 / 5.0))
+            at = [((b[o] + s[i] @ w[o]) @ P, P.T @ Sigma[o] @ P) for o in range(SLOTS)]
+            densities = [scipy.stats.multivariate_normal(*moments).pdf(xi[i] @ P) for moments in at]
+            table[row, i] = np.log(share @ densities)
+    given = (s, s, xi, log_initial, made_by, P)
+    assert_allclose(history.log_mixture(*given), np.log(np.array([15, 5, 10]) / 30 @ np.exp(table)), rtol=1e-8)
+    assert_allclose(history.log_own(*given), np.choose(np.repeat([0, 1, 2], [15, 5, 10]), table), rtol=1e-8)
+    assert_array_equal(history.log_mixture(*given[:5]), whole)
+
+
 def test_a_behaviour_without_rollouts_counts_nothing():
     s, xi, log_initial = make_rollouts(np.random.default_rng(8), 30)
     history = History()

@@ -553,6 +553,28 @@ def test_marginal_responsibilities(asked, dims):
     np.testing.assert_allclose(eta[:, present], rho / rho.sum(axis=1, keepdims=True), rtol=1e-8)
 
 
+def test_a_projected_mixture_is_that_of_the_projected_points(asked):
+    """Fewer coordinates: the plug-in Gaussians of x M. As many: the same responsibilities, density by the volume."""
+    mixture, x, present, plain = asked
+    random = np.random.default_rng(21)
+    narrow, square = random.normal(size=(3, 2)), random.normal(size=(3, 3))
+    found = density.project(mixture, jnp.asarray(narrow))
+    expected = sum(k * multivariate_normal.pdf(x @ narrow, h @ narrow, narrow.T @ S @ narrow) for k, h, S in plain)
+    np.testing.assert_allclose(log_density(found, x @ narrow), np.log(expected), rtol=1e-8)
+    draws, option = density.sample(jax.random.key(0), mixture, 20_000)
+    for o in np.flatnonzero(present):
+        there = np.asarray(draws)[np.asarray(option) == o] @ narrow
+        scale = there.std(axis=0)
+        assert np.all(np.abs(there.mean(axis=0) - found.h[o]) < 4.0 * scale / np.sqrt(len(there)))
+        np.testing.assert_allclose(found.covariances[o] / np.outer(scale, scale), np.corrcoef(there.T), atol=0.06)
+    turned = density.project(mixture, jnp.asarray(square))
+    np.testing.assert_allclose(
+        log_responsibilities(turned, x @ square)[:, present], log_responsibilities(mixture, x)[:, present], atol=1e-7
+    )
+    volume = np.linalg.slogdet(square)[1]
+    np.testing.assert_allclose(log_density(turned, x @ square) + volume, log_density(mixture, x), rtol=1e-7)
+
+
 def test_conditional_means(asked):
     mixture, x, present, plain = asked
     given, others = [2], [0, 1]
@@ -623,6 +645,26 @@ def test_resolution_takes_close_options_for_one():
     x, w, _ = two_lines(14)
     assert len(kept(fit(x, w, resolution=0.05)[0])) == 2
     assert len(kept(fit(x, w, resolution=0.5)[0])) == 1
+
+
+def test_seeds_spread_along_coordinates_with_emphasis():
+    """Two groups apart along one of eight coordinates: one start finds them more often when it looks there."""
+    random = np.random.default_rng(22)
+    label = np.arange(300) % 2
+    x = random.normal(size=(300, 8))
+    x[:, 0] = np.where(label, 1.0, -1.0) + 0.15 * random.normal(size=300)
+    emphasis = jnp.asarray([1.0, *np.full(7, 0.05)])
+
+    def found(seed, **given):
+        mixture, _ = fit(x, np.full(300, 0.5), seed=seed, max_components=2, restarts=1, **given)
+        return len(kept(mixture)) == 2
+
+    plain, emphasised = (sum(found(seed, **given) for seed in range(8)) for given in ({}, {"emphasis": emphasis}))
+    assert emphasised == 8
+    assert plain < 8
+    even, none = (fit(x, np.full(300, 0.5), max_components=2, restarts=1, emphasis=e)[0] for e in (jnp.ones(8), None))
+    for one, other in zip(even, none, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_pick_follows_the_shares():

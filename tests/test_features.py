@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.linear_model import Ridge
 
 from hpsde.errors import InputError, UnknownNameError
-from hpsde.features import Custom, Linear, SquaredExponential, default_count, make_features, spread_points
+from hpsde.features import LOW, Custom, Linear, SquaredExponential, default_count, make_features, spread_points
 
 
 def make_contexts(seed=0, n=60, size=2):
@@ -107,3 +108,28 @@ def test_unknown_features_list_the_known():
         make_features("cubic", make_contexts())
     with pytest.raises(UnknownNameError):
         make_features("cubic", np.zeros((4, 0)))
+
+
+def test_a_trend_adds_the_standardised_contexts():
+    contexts = make_contexts()
+    plain, sloped = (make_features("squared-exponential", contexts, 6, trend=trend) for trend in (False, True))
+    values = sloped(contexts)
+    assert_allclose(values[:, :6], LOW * plain(contexts), rtol=1e-12)
+    offset = contexts - sloped.centres.mean(axis=0)
+    assert_allclose(values[:, 6:], offset / contexts.std(axis=0), rtol=1e-12)
+    assert make_features("squared-exponential", np.zeros((8, 0)), trend=True)(np.zeros((5, 0))).shape == (5, 0)
+
+
+def test_with_a_trend_few_samples_give_a_line_that_goes_on_and_many_give_a_curve():
+    """The ridge weighs bumps more than the line: what a fit becomes beyond its contexts, and within them."""
+    contexts = np.linspace(0.0, 2.0, 200)[:, None]
+    maps = [make_features("squared-exponential", contexts, 6, trend=trend) for trend in (True, False)]
+    line = 3.0 + 2.0 * contexts[:, 0]
+    few = np.arange(90, 110, 4)  # five contexts in the middle
+    ahead, flat = (Ridge(alpha=1e-3).fit(each(contexts[few]), line[few]).predict(each(contexts)) for each in maps)
+    assert np.abs(ahead - line).max() < 0.05
+    assert np.abs(flat - line).max() > 1.0
+    curve = np.sin(4.0 * contexts[:, 0])
+    bent = Ridge(alpha=1e-3).fit(maps[0](contexts), curve).predict(maps[0](contexts))
+    straight = np.polyval(np.polyfit(contexts[:, 0], curve, 1), contexts[:, 0])
+    assert np.abs(bent - curve).mean() < 0.2 * np.abs(straight - curve).mean()

@@ -8,12 +8,15 @@ import scipy.optimize
 import scipy.stats
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import log_softmax, softmax
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF
 from sklearn.linear_model import LogisticRegression
 
 from hpsde import gating, gp
 from hpsde.errors import UnknownNameError
-from hpsde.gating import GPGate, MarginalGate, SoftmaxGate, draw_options, fit_marginal, fit_softmax, scores
+from hpsde.gating import GPGate, MarginalGate, Optimism, SoftmaxGate, draw_options, fit_marginal, fit_softmax, scores
 from hpsde.gaussian import LinearGaussian
+from hpsde.gp_model import JITTER
 from hpsde.warp import CLIP, WARPS, Warp, fit_warp
 
 O, N, F = 3, 90, 2
@@ -146,28 +149,33 @@ def test_without_contexts_the_marginal_gate_is_the_share_of_the_weights():
 # ---------------------------------------------------------------- scores of the gates
 
 
-def make_gp_gate(warp=IDENTITY):
-    """A process over z = [xi, s], S = 2, D = 1."""
+def make_points():
+    """Points z = [xi, s], S = 2, D = 1, and their scores."""
     rng = np.random.default_rng(4)
-    z, y = rng.uniform(-2.0, 2.0, size=(40, 3)), rng.normal(size=40)
+    return rng.uniform(-2.0, 2.0, size=(40, 3)), rng.normal(size=40)
+
+
+def make_gp_gate(warp=IDENTITY, cautious=False):
+    """A process of unit lengths and signal and noise 0.1."""
+    z, y = make_points()
     hyperparameters = gp.Hyperparameters(jnp.zeros(3), jnp.asarray(0.0), jnp.log(0.1))
     process = gp.condition(hyperparameters, jnp.asarray(z), jnp.asarray(y), jnp.ones(40, dtype=bool))
-    return GPGate(process, jnp.asarray(y), warp)
+    return GPGate(process, jnp.asarray(y), warp, cautious=cautious)
 
 
 CONTEXTS = np.random.default_rng(5).uniform(-1.0, 1.0, size=(6, F))
 KEPT = np.array([True, False, True])
 
 
-def score(gate, kappa, options=None, kept=KEPT):
+def score(gate, optimism=None, options=None, kept=KEPT):
     arrays = (jnp.asarray(part) for part in (kept, CONTEXTS, CONTEXTS))
-    return np.asarray(scores(gate, make_options() if options is None else options, *arrays, kappa))
+    return np.asarray(scores(gate, make_options() if options is None else options, *arrays, optimism))
 
 
-def test_without_optimism_the_score_is_the_mean_of_the_process():
+def test_in_use_the_score_is_the_mean_of_the_process():
     gate, options = make_gp_gate(), make_options()
     narrow = options._replace(Sigma=jnp.full((O, 1, 1), 1e-12))
-    values = score(gate, 0.0, narrow)
+    values = score(gate, options=narrow)
     for o in np.flatnonzero(KEPT):
         parameters = np.asarray(options.b)[o] + CONTEXTS @ np.asarray(options.w)[o]
         mean, _ = gp.predict(gate.process, jnp.asarray(np.hstack([parameters, CONTEXTS])))
@@ -177,7 +185,8 @@ def test_without_optimism_the_score_is_the_mean_of_the_process():
 def test_the_score_is_the_expectation_over_the_options_parameters_plus_kappa_deviations():
     """Monte Carlo over xi and over the process: mean and deviation of f(xi, s)."""
     gate, options = make_gp_gate(), make_options()
-    greedy, optimistic, wild = (score(gate, kappa) for kappa in (0.0, 1.0, 2.5))
+    greedy, optimistic, wild = (score(gate, Optimism(kappa, of_return=True)) for kappa in (0.0, 1.0, 2.5))
+    assert_allclose(score(gate), greedy, rtol=1e-9)
     noise = np.random.default_rng(6).normal(size=(20_000, 1))
     for o in np.flatnonzero(KEPT):
         parameters = np.asarray(options.b)[o] + CONTEXTS[0] @ np.asarray(options.w)[o] + np.sqrt(0.2) * noise
@@ -188,6 +197,64 @@ def test_the_score_is_the_expectation_over_the_options_parameters_plus_kappa_dev
         assert_allclose(optimistic[o, 0] - greedy[o, 0], deviation, rtol=0.02)
     greedy, optimistic, wild = (values[KEPT] for values in (greedy, optimistic, wild))
     assert_allclose(wild - greedy, 2.5 * (optimistic - greedy), rtol=1e-6)
+
+
+def test_the_deviation_of_the_mean_return_is_that_of_the_integral_over_the_options_parameters():
+    """By quadrature: Var E_xi[f] = sum_ij w_i w_j cov(f(xi_i), f(xi_j)). It leaves out how f varies with xi."""
+    gate, options = make_gp_gate(), make_options()
+    everything = np.ones(O, dtype=bool)
+    mean, optimistic, wild = (
+        score(gate, optimism, kept=everything)
+        for optimism in (Optimism(0.0), Optimism(1.0), Optimism(1.0, of_return=True))
+    )
+    found = optimistic - mean
+    nodes, share = np.polynomial.hermite_e.hermegauss(40)
+    share = share / share.sum()
+    model = known_process()
+    for o in range(O):
+        for c, context in enumerate(CONTEXTS):
+            parameters = np.asarray(options.b)[o] + context @ np.asarray(options.w)[o] + np.sqrt(0.2) * nodes[:, None]
+            _, covariance = model.predict(np.hstack([parameters, np.tile(context, (40, 1))]), return_cov=True)
+            assert_allclose(found[o, c], np.sqrt(share @ covariance @ share), rtol=1e-4)
+    assert np.all(wild > optimistic)
+
+
+def known_process():
+    """The same process by scikit-learn."""
+    model = GaussianProcessRegressor(RBF(1.0), alpha=0.1**2 + JITTER, optimizer=None)
+    return model.fit(*make_points())
+
+
+def test_a_cautious_gate_takes_the_return_of_the_mean_parameters_less_its_deviation():
+    gate, options = make_gp_gate(cautious=True), make_options()
+    values, model = score(gate), known_process()
+    arrays = (jnp.asarray(part) for part in (KEPT, CONTEXTS, CONTEXTS))
+    expected = np.asarray(gating.expected_scores(gate, options, *arrays))
+    for o in np.flatnonzero(KEPT):
+        parameters = np.asarray(options.b)[o] + CONTEXTS @ np.asarray(options.w)[o]
+        mean, deviation = model.predict(np.hstack([parameters, CONTEXTS]), return_std=True)
+        assert_allclose(expected[o], mean, atol=1e-6)
+        assert_allclose(values[o], mean - deviation, atol=1e-5)
+    assert_allclose(score(gate, Optimism(1.0)), score(make_gp_gate(), Optimism(1.0)), rtol=1e-12)
+
+
+def test_what_a_gate_expects_that_is_not_cautious_is_what_it_maximises():
+    gate = make_gp_gate()
+    arrays = (jnp.asarray(part) for part in (KEPT, CONTEXTS, CONTEXTS))
+    expected = np.asarray(gating.expected_scores(gate, make_options(), *arrays))
+    assert_allclose(expected[KEPT], score(gate)[KEPT], rtol=1e-12)
+
+
+def test_a_cautious_gate_leaves_what_is_not_known():
+    """Option 0 is where returns were a little bad; of option 1, far from all points, nothing is known."""
+    z = np.linspace(-1.0, 1.0, 20)[:, None]
+    hyperparameters = gp.Hyperparameters(jnp.zeros(1), jnp.asarray(0.0), jnp.log(0.1))
+    process = gp.condition(hyperparameters, jnp.asarray(z), jnp.full(20, -0.2), jnp.ones(20, dtype=bool))
+    options = LinearGaussian(jnp.asarray([[0.0], [9.0]]), jnp.zeros((2, 0, 1)), jnp.full((2, 1, 1), 0.01))
+    arrays = (jnp.ones(2, dtype=bool), jnp.zeros((1, 0)), jnp.zeros((1, 0)))
+    for cautious, best in ((True, 0), (False, 1)):
+        gate = GPGate(process, jnp.full(20, -0.2), IDENTITY, cautious=cautious)
+        assert np.argmax(scores(gate, options, *arrays)) == best
 
 
 def test_sampled_moments_are_unbiased_estimates_of_the_analytic_ones():
@@ -202,7 +269,7 @@ def test_sampled_moments_are_unbiased_estimates_of_the_analytic_ones():
     error = np.std(means, axis=0) / np.sqrt(len(means))
     assert np.all(np.abs(np.mean(means, axis=0) - mean) < 4.5 * error)
     assert_allclose(np.mean(np.square(deviations), axis=0), deviation**2, rtol=0.05)
-    optimistic = np.asarray(scores(gate, options, *arrays, 1.0, KEY))
+    optimistic = np.asarray(scores(gate, options, *arrays, Optimism(1.0, key=KEY)))
     mean, deviation = (np.asarray(part) for part in gating.sampled_gp_moments(KEY, gate.process, options, *arrays))
     assert_allclose(optimistic, np.where(KEPT[:, None], mean + deviation, -np.inf), rtol=1e-12)
 
@@ -217,8 +284,8 @@ def test_options_that_are_not_kept_score_minus_infinity(kind):
     }
     gate = gates[kind]()
     assert gate.kind == kind
-    for kappa in (0.0, 1.0):
-        values = score(gate, kappa)
+    for optimism in (None, Optimism(1.0)):
+        values = score(gate, optimism)
         assert np.isneginf(values[1]).all()
         assert np.isfinite(values[KEPT]).all()
         for exploration in ("softmax", "argmax"):
@@ -231,7 +298,7 @@ def test_softmax_and_marginal_scores_are_log_probabilities():
     features, targets = make_targets()
     everything = np.ones(O, dtype=bool)
     for fit in (fit_softmax, fit_marginal):
-        values = score(fit(jnp.asarray(features), jnp.asarray(targets)), 1.0, kept=everything)
+        values = score(fit(jnp.asarray(features), jnp.asarray(targets)), Optimism(1.0), kept=everything)
         assert_allclose(np.exp(values).sum(axis=0), 1.0, rtol=1e-9)
 
 

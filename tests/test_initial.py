@@ -8,7 +8,7 @@ import scipy.stats
 import hpsde
 import small
 from hpsde import InputError
-from hpsde.initial import EstimatedDensity, InitialPolicy, make_initial
+from hpsde.initial import EstimatedDensity, InitialPolicy, kernel_log_density, make_initial
 from hpsde.tasks import make_task
 
 KEY = jax.random.key(4)
@@ -94,6 +94,57 @@ def test_estimated_density_is_deterministic_and_finite_far_away(correlated, esti
     np.testing.assert_array_equal(values, again.log_density(*far))
     assert np.all(np.isfinite(values))
     assert np.all(values < -20.0)
+
+
+# Kernels
+
+
+def test_kernel_density_integrates_to_one_in_every_context(correlated):
+    grid = np.linspace(-8.0, 8.0, 1024)
+    for s in (-1.5, 0.0, 30.0):
+        density = np.exp(kernel_log_density(correlated, np.full((1024, 1), s), grid[:, None]))
+        assert np.trapezoid(density, grid) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_kernel_density_is_that_of_scipy_without_contexts():
+    """Two numbers that do not vary together, so that scipy's kernels have axes as ours; scipy divides by n - 1."""
+    generator = np.random.default_rng(2)
+    grid = scipy.stats.norm.ppf((np.arange(12) + 0.5) / 12)
+    known = np.stack(np.meshgrid(3.0 * grid - 5.0, 0.2 * grid), axis=-1).reshape(-1, 2)
+    asked = generator.normal([-5.0, 0.0], [3.0, 0.2], size=(40, 2))
+    kernels = scipy.stats.gaussian_kde(known.T, bw_method=len(known) ** (-1 / 6) * np.sqrt(1.0 - 1.0 / len(known)))
+    found = kernel_log_density((np.zeros((len(known), 0)), known), np.zeros((40, 0)), asked)
+    np.testing.assert_allclose(found, kernels.logpdf(asked.T), rtol=1e-9)
+
+
+def test_kernel_density_is_close_to_a_known_gaussian():
+    generator = np.random.default_rng(3)
+    s = generator.normal(size=(2000, 1))
+    xi = 0.8 * s + 0.6 * generator.normal(size=(2000, 1))
+    asked = generator.normal(size=(300, 1))
+    there = 0.8 * asked + 0.6 * generator.normal(size=(300, 1))
+    error = kernel_log_density((s, xi), asked, there) - scipy.stats.norm(0.8 * asked[:, 0], 0.6).logpdf(there[:, 0])
+    assert np.quantile(np.abs(error), 0.9) < 0.3
+
+
+def test_kernel_density_follows_units_and_neither_order_nor_company(correlated):
+    s, xi = correlated
+    plain = kernel_log_density(correlated, s, xi)
+    order = np.random.default_rng(4).permutation(128)
+    np.testing.assert_allclose(kernel_log_density((s[order], xi[order]), s, xi), plain, rtol=1e-9)
+    np.testing.assert_allclose(kernel_log_density(correlated, s[:5], xi[:5]), plain[:5], rtol=1e-9)
+    np.testing.assert_allclose(kernel_log_density(correlated, s[:5], xi[:5], 192), plain[:5], rtol=1e-9)
+    scaled = kernel_log_density((7.0 - 2.0 * s, 9.0 + 30.0 * xi), 7.0 - 2.0 * s, 9.0 + 30.0 * xi)
+    np.testing.assert_allclose(scaled, plain - np.log(30.0), rtol=1e-9)
+
+
+def test_kernel_density_is_finite_far_away_and_where_nothing_varies(correlated):
+    far = np.array([[30.0], [-500.0], [0.0]]), np.array([[1e3], [0.0], [-40.0]])
+    values = kernel_log_density(correlated, *far)
+    assert np.all(np.isfinite(values))
+    assert np.all(values[[0, 2]] < -20.0)
+    same = kernel_log_density((np.ones((5, 1)), np.full((5, 1), 2.0)), np.ones((1, 1)), np.full((1, 1), 2.0))
+    np.testing.assert_allclose(same, scipy.stats.norm(2.0, 5 ** (-1 / 6)).logpdf(2.0), rtol=1e-9)
 
 
 def test_learning_from_samples_is_as_good_as_from_their_distribution():

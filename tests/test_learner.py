@@ -8,6 +8,7 @@ import hpsde
 import small
 from hpsde import AskTellError, InputError, UnknownNameError
 from hpsde._compilations import count_compilations
+from hpsde.initial import kernel_log_density
 from hpsde.rollouts import INITIAL
 
 COLUMNS = ("contexts", "parameters", "returns", "failed", "option", "behaviour", "iteration")
@@ -86,22 +87,49 @@ def test_rollouts_are_weighed_by_all_policies_that_made_them_in_their_shares():
     proposal = learner.ask(contexts)
     failed = np.arange(32) % 2 == 0
     learner.tell(contexts, proposal.parameters, np.zeros(32), failed=failed)
-    data = learner._data(learner._frame, ~learner.rollouts.failed)
-    assert data.mask.sum() == 128 + 16
+    usable = ~learner.rollouts.failed
+    assert learner._data(learner._frame, usable).mask.sum() == usable.sum() == 128 + 16
     uniform = np.where(np.abs(proposal.parameters[:, 0]) <= 1.0, 0.5, 0.0)
     mixture = (128 * uniform + 16 * np.exp(proposal.log_density)) / 144
-    raw = data.log_behaviour[128:144] - learner.policy.units.log_volume
-    np.testing.assert_allclose(raw, np.log(mixture[~failed]), rtol=1e-9)
+    raw = learner._log_behaviour(learner._frame, usable, None) - learner.policy.units.log_volume
+    np.testing.assert_allclose(raw[128:][~failed], np.log(mixture[~failed]), rtol=1e-9)
 
 
 def test_rollouts_are_weighed_by_the_policy_that_made_them_where_settings_say_so():
     learner, mixture = (small.run(small.make(behaviour=name), rounds=(128, 32)) for name in ("own", "mixture"))
     usable = np.ones(160, dtype=bool)
-    own, mixed = (each._data(each._frame, usable).log_behaviour[:160] for each in (learner, mixture))
+    own, mixed = (each._log_behaviour(each._frame, usable, None) for each in (learner, mixture))
     np.testing.assert_array_equal(learner.rollouts.parameters, mixture.rollouts.parameters)
     table = learner._history.table
     np.testing.assert_array_equal(own, np.where(np.arange(160) < 128, table[0], table[1]))
     np.testing.assert_allclose(np.exp(mixed), (128 * np.exp(table[0]) + 32 * np.exp(table[1])) / 160, rtol=1e-9)
+
+
+def test_along_directions_the_initial_density_is_estimated_from_the_rollouts_of_the_initial_policy():
+    learner = small.run(small.make(), rounds=(128, 32))
+    rollouts, units = learner.rollouts, learner._frame.units
+    usable = np.ones(160, dtype=bool)
+    learner._log_behaviour(learner._frame, usable, None)
+    s, xi = units.contexts(rollouts.contexts), units.parameters(rollouts.parameters)
+    initial = kernel_log_density((s[:128], xi[:128]), s, xi)
+    by_policy = learner._history.table[1]
+    mixture = (128 * np.exp(initial) + 32 * np.exp(by_policy)) / 160
+    # One parameter: as a combination, it is what it was but for the sign.
+    for directions in ([[0.0], [2.0]], [[0.3, 1.0], [-2.0, 0.0]]):
+        found = learner._log_behaviour(learner._frame, usable, np.array(directions))
+        np.testing.assert_allclose(found, np.log(mixture), rtol=1e-9)
+
+
+def test_the_temperature_is_that_of_the_first_rollouts_or_found_every_time():
+    for constant in (True, False):
+        learner, found = small.make(constant_temperature=constant), []
+        for number, count in enumerate(small.ROUNDS):
+            contexts = small.draw_contexts(number, count, 1)
+            parameters = learner.ask(contexts).parameters
+            learner.tell(contexts, parameters, small.two_ridges(contexts, parameters))
+            learner.policy  # noqa: B018 - learns
+            found.append(learner.info.temperature)
+        assert len(set(found)) == (1 if constant else 3)
 
 
 def test_sampled_moments_of_the_gate_change_what_is_tried_and_nothing_else_before():
@@ -301,8 +329,10 @@ def test_settings_come_as_a_whole_or_by_name():
 @pytest.mark.parametrize(
     "changes",
     [
-        {"assignment": "hard"},
-        {"base": "weighted"},
+        {"assignment": "soft"},
+        {"base": "assigned"},
+        {"greedy": "expected"},
+        {"deviation": "return"},
         {"exploration": "argmax"},
         {"warp": "none"},
         {"warp": "rank"},

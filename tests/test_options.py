@@ -18,8 +18,8 @@ N, F, D = 50, 2, 3
 TINY = 1e-12
 
 fit = jax.jit(gaussian.fit, static_argnames=("ridge", "variance_floor"))
-rwr_weights = jax.jit(rwr.sample_weights, static_argnames="epsilon")
-reps_weights = jax.jit(reps.sample_weights, static_argnames="epsilon")
+rwr_weights = jax.jit(rwr.sample_weights, static_argnames=("epsilon", "least"))
+reps_weights = jax.jit(reps.sample_weights, static_argnames=("epsilon", "least"))
 
 
 def make_data(seed=0, n=N):
@@ -42,9 +42,9 @@ def weighted_covariance(errors, d):
 
 
 def shrunk(covariance, d):
-    """Correlations shrunk by D + 1 pseudo samples; variances as they are."""
+    """Correlations shrunk where there are fewer than 2 (D + 1) effective samples; variances as they are."""
     effective = d.sum() ** 2 / np.sum(d**2)
-    trust = effective / (effective + len(covariance) + 1.0)
+    trust = min(effective / (2.0 * (len(covariance) + 1.0)), 1.0)
     return trust * covariance + (1.0 - trust) * np.diag(np.diag(covariance))
 
 
@@ -73,11 +73,39 @@ def test_the_ridge_is_scikit_learns_with_weights_that_sum_to_the_effective_sampl
     assert np.linalg.norm(policy.w) < np.linalg.norm(plain.w)
 
 
+@pytest.mark.parametrize(("scale", "chosen"), [(3e-3, gaussian.RIDGES[-1]), (0.03, None), (30.0, None)])
+def test_the_ridge_is_that_which_predicts_samples_left_out_best(scale, chosen):
+    """Against scikit-learn, with every sample left out in turn."""
+    features, parameters, d = make_data(seed=3)
+    features = scale * features
+    share = d * d.sum() / np.sum(d**2)
+    errors = np.zeros((len(gaussian.RIDGES), D))
+    for row, ridge in enumerate(gaussian.RIDGES):
+        for i in range(N):
+            rest = np.arange(N) != i
+            model = Ridge(alpha=ridge).fit(features[rest], parameters[rest], sample_weight=share[rest])
+            errors[row] += d[i] * (model.predict(features[[i]])[0] - parameters[i]) ** 2
+    best = gaussian.RIDGES[np.argmin((errors / errors[0]).sum(axis=1))]
+    assert chosen in (None, best)
+    found, wanted = (fit(features, parameters, d, ridge=ridge, variance_floor=TINY) for ridge in (None, best))
+    for one, other in zip(found, wanted, strict=True):
+        assert_allclose(one, other, rtol=1e-7, atol=1e-9)
+
+
 def test_the_covariance_is_that_of_the_residuals():
     features, parameters, d = make_data()
     policy = fit(features, parameters, d, ridge=TINY, variance_floor=1e-3)
     covariance = weighted_covariance(residuals(policy, features, parameters), d)
-    assert_allclose(policy.Sigma, shrunk(covariance, d) + 1e-3 * np.eye(D), rtol=1e-9)
+    assert_allclose(policy.Sigma, covariance + 1e-3 * np.eye(D), rtol=1e-9)
+
+
+def test_correlations_of_few_samples_are_shrunk():
+    features, parameters, d = make_data()
+    d[5:] = 0.0  # fewer than 2 (D + 1) = 8 effective samples
+    policy = fit(features, parameters, d, ridge=TINY, variance_floor=TINY)
+    covariance = weighted_covariance(residuals(policy, features, parameters), d)
+    assert np.abs(shrunk(covariance, d) - covariance).max() > 0.1 * np.abs(covariance).max()
+    assert_allclose(policy.Sigma, shrunk(covariance, d), atol=1e-9)
 
 
 def test_integer_weights_are_duplicates():
@@ -216,6 +244,34 @@ def test_rwr_within_no_distance_leaves_the_base_weights():
     assert_allclose(d, base / base.sum(), rtol=1e-5)
 
 
+# ---------------------------------------------------------------- support
+
+
+# Nine tenths of the base's effective samples are the most that can be left.
+@pytest.mark.parametrize(
+    ("weigh", "least", "active"),
+    [
+        (reps_weights, 25.0, "support"),
+        (rwr_weights, 25.0, "support"),
+        (rwr_weights, 2.0, "kl"),
+        (rwr_weights, 1e6, "all"),
+    ],
+)
+def test_the_search_leaves_enough_effective_samples(weigh, least, active):
+    features, _, target = make_data()
+    returns, base = make_returns()
+    d = np.asarray(weigh(returns, features, base, target, epsilon=1.0, least=least))
+    effective, kl = 1.0 / np.sum(d**2), scipy.stats.entropy(d, base)
+    assert d @ returns > base @ returns / base.sum()
+    if active == "kl":
+        assert_allclose(kl, 1.0, rtol=1e-6)
+        assert effective > 1.1 * least
+    else:
+        there = base.sum() ** 2 / np.sum(base**2)
+        assert_allclose(effective, min(least, 0.9 * there), rtol=1e-6)
+        assert kl < 0.9
+
+
 # ---------------------------------------------------------------- all options
 
 
@@ -235,7 +291,7 @@ def test_every_kept_option_is_trained_on_its_own_samples(update):
     returns, contexts, parameters, base = make_two_lines()
     kept = np.array([True, True, False])
     arrays = (jnp.asarray(part) for part in (returns, contexts, parameters, base, base, kept))
-    policies = fit_options(*arrays, update=update, epsilon=1.0, ridge=1e-3, variance_floor=1e-6)
+    policies = fit_options(*arrays, update=update, epsilon=1.0, support=0.0, ridge=1e-3, variance_floor=1e-6)
     weigh = {"reps": reps_weights, "rwr": rwr_weights}[update]
     for o, slope in enumerate((1.0, -1.0)):
         d = weigh(returns, contexts, base[o], base[o], epsilon=1.0)
@@ -249,3 +305,43 @@ def test_every_kept_option_is_trained_on_its_own_samples(update):
     assert_array_equal(policies.b[2], 0.0)
     assert_array_equal(policies.w[2], 0.0)
     assert_array_equal(policies.Sigma[2], np.eye(1))
+
+
+def test_support_is_for_each_feature_and_one_more(monkeypatch):
+    asked = []
+
+    def update(returns, features, base, target, *, epsilon, least):
+        asked.append((epsilon, least))
+        return base
+
+    monkeypatch.setitem(UPDATES, "own", update)
+    returns, contexts, parameters, base = make_two_lines()
+    features = np.hstack([contexts, contexts**2])
+    arrays = (jnp.asarray(part) for part in (returns, features, parameters, base, base, np.ones(3, dtype=bool)))
+    fit_options(*arrays, update="own", epsilon=2.0, support=7.0, ridge=1e-3, variance_floor=1e-6)
+    assert set(asked) == {(2.0, 3 * 7.0)}
+
+
+def test_combinations_of_the_parameters_are_gaussian_too():
+    """Draws of the options, put through P, have the projected means and covariances; a square P only changes volume."""
+    rng = np.random.default_rng(8)
+    factors, P = rng.normal(size=(2, D, D)), rng.normal(size=(D, 2))
+    options = LinearGaussian(
+        jnp.asarray(rng.normal(size=(2, D))),
+        jnp.asarray(rng.normal(size=(2, F, D))),
+        jnp.asarray(factors @ factors.transpose(0, 2, 1)),
+    )
+    features = rng.normal(size=(3, F))
+    projected = gaussian.project(options, jnp.asarray(P))
+    means = np.asarray(gaussian.means(options, jnp.asarray(features)))
+    for o in range(2):
+        draws = rng.multivariate_normal(means[o, 1], np.asarray(options.Sigma)[o], size=40_000) @ P
+        scale = draws.std(axis=0)
+        shift = draws.mean(axis=0) - np.asarray(gaussian.means(projected, jnp.asarray(features)))[o, 1]
+        assert np.all(np.abs(shift) < 4.0 * scale / 200.0)
+        assert_allclose(np.asarray(projected.Sigma)[o] / np.outer(scale, scale), np.corrcoef(draws.T), atol=0.02)
+    square, parameters = rng.normal(size=(D, D)), rng.normal(size=(3, D))
+    there = gaussian.log_density(options, jnp.asarray(features), jnp.asarray(parameters))
+    turned = gaussian.project(options, jnp.asarray(square))
+    here = gaussian.log_density(turned, jnp.asarray(features), jnp.asarray(parameters @ square))
+    assert_allclose(here, np.asarray(there) - np.linalg.slogdet(square)[1], rtol=1e-8)

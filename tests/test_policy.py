@@ -1,15 +1,18 @@
 """A policy's answers against their definitions, on policies made by hand with 0, 1 and 2 context numbers."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
-import scipy.special
 import scipy.stats
+from scipy.spatial.distance import cdist
 
 import handmade
 from handmade import by_hand
 from hpsde import InputError
 from hpsde.features import Custom
+from hpsde.gp_model import JITTER
 
 GATES = ("softmax", "marginal", "gp")
 SLOTS = np.flatnonzero(handmade.KEPT)
@@ -37,12 +40,11 @@ def truth(policy, contexts):
     """Means [O, C, D] and covariances [O, D, D] of the options in the user's units, written out."""
     units, options = policy.units, policy.standard_options
     phi = (contexts - units.context_centre) / units.context_scale
+    to_raw = units.parameter_axes @ np.diag(units.parameter_scale)
     means = [
-        (np.asarray(options.b[o]) + phi @ np.asarray(options.w[o])) * units.parameter_scale + units.parameter_centre
-        for o in SLOTS
+        (np.asarray(options.b[o]) + phi @ np.asarray(options.w[o])) @ to_raw + units.parameter_centre for o in SLOTS
     ]
-    scale = np.diag(units.parameter_scale)
-    return np.stack(means), np.stack([scale @ np.asarray(options.Sigma[o]) @ scale for o in SLOTS])
+    return np.stack(means), np.stack([to_raw.T @ np.asarray(options.Sigma[o]) @ to_raw for o in SLOTS])
 
 
 def test_sizes(policy):
@@ -97,6 +99,7 @@ def test_marginal_gate_chooses_by_bayes_rule(S):
 def test_gp_gate_chooses_by_expected_return(S):
     """The expectation by Monte Carlo over the option's parameters, through the process's own mean."""
     policy = by_hand("gp", context_size=S)
+    policy = dataclasses.replace(policy, gate=policy.gate._replace(cautious=False))
     contexts, _ = some(policy, count=3)
     expected = policy.expected_returns(contexts)
     np.testing.assert_array_equal(policy.choose(contexts), np.argmax(expected, axis=0))
@@ -106,18 +109,52 @@ def test_gp_gate_chooses_by_expected_return(S):
         for c in range(3):
             draws = policy.units.parameters(generator.multivariate_normal(means[o, c], covariances[o], 20_000))
             here = np.repeat(policy.units.contexts(contexts[[c]]), len(draws), axis=0)
-            score = process_mean(policy.gate.process, np.hstack([draws, here])).mean()
+            score = process_mean(policy.gate, np.hstack([draws, here])).mean()
             # By hand, a return is 100 + 7 times the score.
             assert 100.0 + 7.0 * score == pytest.approx(expected[o, c], abs=0.15)
 
 
-def process_mean(process, z):
-    """m + sum_i beta_i k(z, z_i) of the rows in the mask."""
+@pytest.mark.parametrize("S", [0, 1, 2])
+def test_a_cautious_gp_gate_chooses_by_the_return_of_the_mean_parameters_less_its_deviation(S):
+    policy = by_hand("gp", context_size=S)
+    assert policy.gate.cautious
+    contexts, _ = some(policy)
+    standard, scores, deviations = policy.units.contexts(contexts), [], []
+    for means in truth(policy, contexts)[0]:
+        z = np.hstack([policy.units.parameters(means), standard])
+        scores.append(process_mean(policy.gate, z))
+        deviations.append(process_deviation(policy.gate, z))
+    np.testing.assert_allclose(policy.expected_returns(contexts), 100.0 + 7.0 * np.array(scores), rtol=1e-9)
+    cautious = np.array(scores) - np.array(deviations)
+    np.testing.assert_allclose(policy.gate_scores(contexts), cautious, atol=1e-6)
+    np.testing.assert_array_equal(policy.choose(contexts), np.argmax(cautious, axis=0))
+
+
+def process_kernel(gate, z):
+    """k(A z, z_i) [N, P] of the rows in the mask."""
+    process = gate.process
     log_lengths, log_signal, _ = map(np.asarray, process.hyperparameters)
-    points, beta = np.asarray(process.z)[process.mask], np.asarray(process.beta)[process.mask]
-    difference = (z - np.asarray(process.centre))[:, None] - points[None]
-    kernel = np.exp(2.0 * log_signal - 0.5 * np.sum((difference / np.exp(log_lengths)) ** 2, axis=-1))
-    return float(process.mean) + kernel @ beta
+    difference = (z @ np.asarray(gate.axes).T - np.asarray(process.centre))[:, None] - points_of(process)[None]
+    return np.exp(2.0 * log_signal - 0.5 * np.sum((difference / np.exp(log_lengths)) ** 2, axis=-1))
+
+
+def points_of(process):
+    return np.asarray(process.z)[process.mask]
+
+
+def process_mean(gate, z):
+    """m + sum_i beta_i k(A z, z_i)."""
+    return float(gate.process.mean) + process_kernel(gate, z) @ np.asarray(gate.process.beta)[gate.process.mask]
+
+
+def process_deviation(gate, z):
+    """sqrt(signal^2 - k' (K + noise^2 I)^-1 k)."""
+    log_lengths, log_signal, log_noise = map(np.asarray, gate.process.hyperparameters)
+    points = points_of(gate.process)
+    K = np.exp(2.0 * log_signal - 0.5 * cdist(points / np.exp(log_lengths), points / np.exp(log_lengths)) ** 2)
+    K += (np.exp(2.0 * log_noise) + JITTER * np.exp(2.0 * log_signal)) * np.eye(len(points))
+    kernel = process_kernel(gate, z)
+    return np.sqrt(np.exp(2.0 * log_signal) - np.sum(kernel * np.linalg.solve(K, kernel.T).T, axis=1))
 
 
 def test_expected_returns_of_other_gates_are_those_of_the_options():

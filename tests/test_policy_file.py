@@ -1,5 +1,6 @@
 """Policies in files: the same bits back, a clear error for anything else, and never a line of code run."""
 
+import dataclasses
 import io
 import json
 import os
@@ -17,8 +18,9 @@ import hpsde
 import small
 from handmade import by_hand, fields, rewrite
 from hpsde import FileFormatError, InputError, _archive, load_policy
-from hpsde._policy_fields import COMMON, FEATURES, GATES, fields_of
+from hpsde._policy_fields import COMMON, FEATURES, GATES, NEW_IN_VERSION_2, fields_of
 from hpsde.features import Custom, SquaredExponential
+from hpsde.gating import Optimism
 
 PAGE = Path(__file__).parent.parent / "docs/policy_file.md"
 
@@ -29,14 +31,14 @@ def squares(contexts):
 
 def exponentials(S):
     centres = np.random.default_rng(5).normal(20.0, 2.0, (3, S))
-    return SquaredExponential(centres, np.full(S, 1.7))
+    return SquaredExponential(centres, np.full(S, 1.7), np.full(S, 0.4))
 
 
 def make(gate, features="linear", S=1):
     if features == "linear":
         return by_hand(gate, context_size=S)
     feature_map = Custom(squares) if features == "custom" else exponentials(S)
-    return by_hand(gate, context_size=S, features=feature_map, feature_size=3)
+    return by_hand(gate, context_size=S, features=feature_map, feature_size=3 if features == "custom" else 3 + S)
 
 
 def load(path, features="linear"):
@@ -69,7 +71,43 @@ def test_a_loaded_policy_gives_the_same_bits(gate, features, path):
     with jax.enable_x64(False):
         small.assert_same_bits(policy, load(path, features))
     contexts = 20.0 + np.linspace(-3.0, 3.0, 9)[:, None]
-    np.testing.assert_allclose(loaded.gate_scores(contexts, 1.0), policy.gate_scores(contexts, 1.0), rtol=1e-9)
+    for optimism in (None, Optimism(1.0)):
+        scores = (each.gate_scores(contexts, optimism) for each in (loaded, policy))
+        np.testing.assert_allclose(*scores, rtol=1e-9)
+
+
+@pytest.mark.parametrize("cautious", [True, False])
+@pytest.mark.parametrize("turned", [True, False])
+def test_gates_of_every_kind_come_back(cautious, turned, path):
+    policy = make("gp")
+    gate = policy.gate._replace(cautious=cautious, axes=policy.gate.axes if turned else None)
+    dataclasses.replace(policy, gate=gate).save(path)
+    loaded = load_policy(path).gate
+    assert (loaded.cautious, loaded.axes is None) == (cautious, not turned)
+    small.assert_same_bits(dataclasses.replace(policy, gate=gate), load_policy(path))
+
+
+@pytest.mark.parametrize("features", ["linear", "squared-exponential"])
+@pytest.mark.parametrize("gate", GATES)
+def test_files_of_version_1_are_read(gate, features, path):
+    """They had no axes and no trend, and a Gaussian process took the best expected return."""
+    exponential = SquaredExponential(exponentials(1).centres, np.full(1, 1.7), np.zeros(1))
+    given = {"features": exponential, "feature_size": 3} if features == "squared-exponential" else {}
+    policy = by_hand(gate, **given)
+    policy = dataclasses.replace(policy, units=policy.units._replace(parameter_axes=np.eye(2)))
+    if gate == "gp":
+        policy = dataclasses.replace(policy, gate=policy.gate._replace(axes=None, cautious=False))
+    policy.save(path)
+    arrays = fields(path.read_bytes())
+    header = json.loads(str(arrays["header"])) | {"version": 1}
+    old = {name: array for name, array in arrays.items() if name not in NEW_IN_VERSION_2}
+    rewrite(path, old | {"header": np.array(json.dumps(header))})
+    small.assert_same_bits(load_policy(path), policy)
+    load_policy(path).save(path)
+    assert json.loads(str(fields(path.read_bytes())["header"]))["version"] == 2
+    rewrite(path, arrays | {"header": np.array(json.dumps(header))})
+    with pytest.raises(FileFormatError, match="the field units_parameter_axes is not known"):
+        load_policy(path)
 
 
 @pytest.mark.parametrize("gate", GATES)
@@ -124,7 +162,7 @@ def test_features_of_ones_own_are_needed_again(path):
 def test_any_reader_of_numpys_files_can_read_it(saved):
     arrays = fields(saved)
     header = json.loads(str(arrays.pop("header")))
-    assert header == {"format": "hpsde-policy", "version": 1, "features": "linear", "gate": "gp"}
+    assert header == {"format": "hpsde-policy", "version": 2, "features": "linear", "gate": "gp"}
     assert set(arrays) == set(fields_of("linear", "gp"))
     assert all(array.dtype in (np.float64, bool) for array in arrays.values())
 
@@ -232,8 +270,14 @@ def test_features_and_gate_that_do_not_fit_the_options_are_refused(saved, path):
     rewrite(path, arrays | wide | {"option_w": np.concatenate([arrays["option_w"]] * 2, axis=1)})
     with pytest.raises(FileFormatError, match="2 linear features were found for 1 context numbers"):
         load_policy(path)
+    make("gp", "squared-exponential").save(path)
+    bumpy = fields(path.read_bytes())
+    rewrite(path, bumpy | {"features_trend": np.zeros(1)})
+    with pytest.raises(FileFormatError, match="options of 4 features were found where 3 features are"):
+        load_policy(path)
     wide = {name: np.concatenate([arrays[name]] * 2) for name in ("gate_log_lengths", "gate_centre")}
-    rewrite(path, arrays | wide | {"gate_z": np.concatenate([arrays["gate_z"]] * 2, axis=1)})
+    wide |= {"gate_z": np.concatenate([arrays["gate_z"]] * 2, axis=1), "gate_axes": np.eye(6)}
+    rewrite(path, arrays | wide)
     with pytest.raises(FileFormatError, match="6 numbers of a gate were found where 3 are needed"):
         load_policy(path)
 
@@ -243,6 +287,7 @@ def test_features_and_gate_that_do_not_fit_the_options_are_refused(saved, path):
     [
         ("kept", lambda x: x & False, "no option is kept"),
         ("units_parameter_scale", lambda x: -x, "units_parameter_scale must be positive"),
+        ("units_parameter_axes", lambda x: 0 * x, "units_parameter_axes holds axes that do not span the parameters"),
         ("units_context_scale", lambda x: 0 * x, "units_context_scale must be positive"),
         ("option_Sigma", lambda x: -x, "option_Sigma holds a matrix that is no covariance"),
         ("option_Sigma", lambda x: x + np.array([[0.0, 1.0], [0.0, 0.0]]), "no covariance"),
@@ -261,8 +306,8 @@ def test_numbers_that_make_no_sense_are_refused(name, change, message, saved, pa
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        ({"version": 2}, "has version 2; this hpsde reads version 1"),
-        ({"version": "1"}, "has version '1'"),
+        ({"version": 3}, "has version 3; this hpsde reads versions 1, 2"),
+        ({"version": "2"}, "has version '2'"),
         ({"format": "hpsde-run"}, "its format is 'hpsde-run', not 'hpsde-policy'"),
         ({"gate": "oracle"}, "gate 'oracle' is none of gp, softmax, marginal"),
         ({"gate": ["gp"]}, "gate .* is none of"),

@@ -11,7 +11,7 @@ from hpsde.density import DENSITY_METHODS
 from hpsde.features import FEATURE_NAMES
 from hpsde.gating import GATES, GP_MOMENTS
 from hpsde.options import UPDATES
-from hpsde.settings import ASSIGNMENTS, BASES, BEHAVIOURS, EXPLORATIONS, WEIGHT_SUMS
+from hpsde.settings import ASSIGNMENTS, BASES, BEHAVIOURS, DEVIATIONS, EXPLORATIONS, GP_AXES, GREEDY, WEIGHT_SUMS
 from hpsde.warp import WARPS
 from hpsde.weights import RETURN_FUNCTIONS
 
@@ -26,8 +26,11 @@ NAMES = {
     "behaviour": BEHAVIOURS,
     "gp_moments": GP_MOMENTS,
     "gate": GATES,
+    "deviation": DEVIATIONS,
+    "greedy": GREEDY,
     "exploration": EXPLORATIONS,
     "warp": WARPS,
+    "gp_axes": GP_AXES,
 }
 
 

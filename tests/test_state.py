@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -148,6 +149,23 @@ def test_a_learner_with_the_state_goes_on_to_the_same_bits(learner, path):
         np.testing.assert_array_equal(part, wanted)
 
 
+def test_directions_axes_and_temperature_are_remembered_to_the_bit(tmp_path):
+    """With turned axes the next estimate starts from all of them."""
+    learner, other = (small.make(seed=7, gp_axes="turned") for _ in range(2))
+    small.run(learner, rounds=(128,)).policy  # noqa: B018 - learns
+    assert learner._memory.directions.shape == (2, 1)
+    assert learner._memory.surface.axes.shape == (2, 2)
+    save_state(learner, tmp_path / "learner.npz", "this run")
+    load_state(other, tmp_path / "learner.npz", "this run")
+    other.rollouts = deepcopy(learner.rollouts)
+    small.assert_same_bits(other.policy, learner.policy)
+    for each in (learner, other):
+        small.run(each, rounds=(32,))
+    small.assert_same_bits(other.policy, learner.policy)
+    assert other.info == learner.info
+    assert other._memory.temperature == learner._memory.temperature == learner.info.temperature
+
+
 def test_the_state_leaves_out_what_follows_from_the_rest(learner, saved):
     size = learner.policy.gate.process.K_inverse.nbytes
     arrays = fields(saved)
@@ -189,7 +207,8 @@ def test_truncated_states_are_refused(path, saved):
 @pytest.mark.parametrize(
     "change",
     [
-        {"version": 2},
+        {"version": 1},
+        {"version": 3},
         {"format": "hpsde-policy"},
         {"digest": "0"},
         {"state": {}},
@@ -235,7 +254,7 @@ def test_nothing_in_a_state_is_run(path, saved, tmp_path):
     arrays = fields(saved)
     hostile = np.array([Payload(tmp_path / "run")], dtype=object)
     arrays.pop("header")
-    header = {"format": "hpsde-learner", "version": 1, "origin": "this run", "digest": _digest(arrays), "state": {}}
+    header = {"format": "hpsde-learner", "version": 2, "origin": "this run", "digest": _digest(arrays), "state": {}}
     with open(path, "wb") as file:
         np.savez(file, header=np.array(json.dumps(header)), hostile=hostile, **arrays)
     refused(path)

@@ -9,7 +9,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import logsumexp
 
 from hpsde import dual
-from hpsde.algorithm import Data, compute_weights
+from hpsde.algorithm import Data
+from hpsde.algorithm import compute_weights as weights_at
 from hpsde.errors import InputError, UnknownNameError
 from hpsde.settings import Settings
 from hpsde.weights import RETURN_FUNCTIONS, flattened_base, log_return_function
@@ -29,6 +30,11 @@ def make_data(seed=0, spread=0.5, returns=None):
     for part in parts:
         part[~REAL] = 0.0
     return Data(*parts, mask=REAL)
+
+
+def compute_weights(data, settings):
+    """As of the first rollouts: no temperature is known."""
+    return weights_at(data, None, settings)
 
 
 def with_returns(data, returns):
@@ -144,6 +150,19 @@ def test_weights_too_few_already_are_not_sharpened():
     result = compute_weights(data, Settings(f="exp", ess_floor=0.0, target_ess=0.5))
     assert float(result.ess) < 0.5 * COUNT
     assert_allclose(result.weights[REAL], np.exp(log_base_of(data, 1.0)), rtol=1e-4)
+
+
+def test_a_known_temperature_is_kept_but_for_one_that_settings_fix():
+    data = make_data(2)
+    known = weights_at(data, 0.37, Settings(f="exp", flattening=1.0))
+    direct = np.exp(data.returns[REAL] / 0.37 - data.log_behaviour[REAL])
+    assert_allclose(known.weights[REAL], direct / direct.sum(), rtol=1e-9)
+    assert float(known.temperature) == 0.37
+    found = compute_weights(data, Settings())
+    again = weights_at(data, float(found.temperature), Settings())
+    assert_allclose(again.weights, found.weights, rtol=1e-5)
+    for settings, temperature in ((Settings(temperature=2.0), 2.0), (Settings(f=np.exp), 1.0)):
+        assert float(weights_at(data, 0.37, settings).temperature) == temperature
 
 
 # ---------------------------------------------------------------- what must not matter

@@ -15,7 +15,7 @@ LARGEST_LOGARITHM = 300.0
 
 
 class Field(NamedTuple):
-    """Shape in the letters of _shapes.py (P points of the gate, K knots of the warp), and type."""
+    """Shape in the letters of _shapes.py (P points of the gate, K knots of the warp, J bumps), and type."""
 
     shape: str
     dtype: str = NUMBERS
@@ -29,13 +29,18 @@ COMMON = {
     "units_context_scale": Field("S"),
     "units_parameter_centre": Field("D"),
     "units_parameter_scale": Field("D"),
+    "units_parameter_axes": Field("D D"),
     "option_b": Field("O D"),
     "option_w": Field("O F D"),
     "option_Sigma": Field("O D D"),
 }
 FEATURES = {
     "linear": {"features_centre": Field("F"), "features_scale": Field("F")},
-    "squared-exponential": {"features_centres": Field("F S"), "features_bandwidth": Field("S")},
+    "squared-exponential": {
+        "features_centres": Field("J S"),
+        "features_bandwidth": Field("S"),
+        "features_trend": Field("S"),
+    },
     "custom": {},
 }
 GATES = {
@@ -48,6 +53,8 @@ GATES = {
         "gate_beta": Field("P"),
         "gate_centre": Field("Z"),
         "gate_mean": Field(""),
+        "gate_axes": Field("Z Z"),
+        "gate_cautious": Field("", TRUTH_VALUES),
         "gate_scores": Field("P"),
         "gate_warp_returns": Field("K"),
         "gate_warp_scores": Field("K"),
@@ -60,13 +67,16 @@ GATES = {
     },
 }
 
+NEW_IN_VERSION_2 = ("units_parameter_axes", "features_trend", "gate_axes", "gate_cautious")
 
-def fields_of(features: Any, gate: Any) -> dict[str, Field]:
+
+def fields_of(features: Any, gate: Any, version: int = 2) -> dict[str, Field]:
     """The fields of a file with these kinds of features and gate."""
     for kind, name, known in (("features", features, FEATURES), ("gate", gate, GATES)):
         if not isinstance(name, str) or name not in known:
             raise ValueError(f"{kind} {name!r} is none of {', '.join(known)}")
-    return COMMON | FEATURES[features] | GATES[gate]
+    fields = COMMON | FEATURES[features] | GATES[gate]
+    return {name: field for name, field in fields.items() if version > 1 or name not in NEW_IN_VERSION_2}
 
 
 def check_fields(arrays: Mapping[str, np.ndarray], fields: Mapping[str, Field]) -> None:
@@ -86,6 +96,10 @@ def check_fields(arrays: Mapping[str, np.ndarray], fields: Mapping[str, Field]) 
             raise ValueError(f"{sizes[whole]} numbers of a gate were found where {wanted} are needed")
     if "features_scale" in arrays and sizes["F"] != sizes["S"]:
         raise ValueError(f"{sizes['F']} linear features were found for {sizes['S']} context numbers")
+    if "J" in sizes:
+        wanted = sizes["J"] + (sizes["S"] if np.any(arrays.get("features_trend", 0.0)) else 0)
+        if sizes["F"] != wanted:
+            raise ValueError(f"options of {sizes['F']} features were found where {wanted} features are")
     _check_numbers(arrays)
 
 
@@ -109,6 +123,9 @@ def _check_numbers(arrays: Mapping[str, np.ndarray]) -> None:
             raise ValueError(f"the field {name} must be positive")
         if name in LOGARITHMS and np.any(np.abs(array) > LARGEST_LOGARITHM):
             raise ValueError(f"the field {name} must lie within +-{LARGEST_LOGARITHM:g}")
+    axes = arrays.get("units_parameter_axes", np.eye(1))
+    if np.linalg.matrix_rank(axes) < len(axes):
+        raise ValueError("the field units_parameter_axes holds axes that do not span the parameters")
     for name in ("option_Sigma", "gate_covariance"):
         if name in arrays and not _positive_definite(arrays[name]):
             raise ValueError(f"the field {name} holds a matrix that is no covariance")

@@ -9,15 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hpsde import density, gating, gp, options, weights
-from hpsde._padding import pad_rows, padded_size
+from hpsde import density, gating, modes, options, surface, weights
 from hpsde._shapes import Array
 from hpsde.density import Mixture
 from hpsde.embedding import LaplacianEigenmaps
 from hpsde.gating import Gate, GPGate
 from hpsde.gaussian import LinearGaussian
 from hpsde.settings import Settings
-from hpsde.warp import fit_warp
 
 
 class Data(NamedTuple):
@@ -27,15 +25,22 @@ class Data(NamedTuple):
     parameters: np.ndarray  # [N, D]
     returns: np.ndarray  # [N]
     features: np.ndarray  # [N, F]
-    log_behaviour: np.ndarray  # [N] log pi_old
+    log_behaviour: np.ndarray  # [N] log pi_old, up to a constant
     mask: np.ndarray  # [N]
+
+    @property
+    def joint(self) -> np.ndarray:
+        """Points [s, xi] [N, S + D]."""
+        return np.concatenate([self.contexts, self.parameters], axis=1)
 
 
 class Memory(NamedTuple):
-    """What one re-estimation hands to the next: starts for the mixture and for the Gaussian process."""
+    """What one re-estimation hands to the next: starts for the mixture and for the Gaussian process, and T."""
 
     mixture: Mixture | None = None
-    hyperparameters: gp.Hyperparameters | None = None
+    directions: np.ndarray | None = None  # [S + D, E] from [s, xi] to the coordinates of that mixture
+    surface: surface.Start = surface.Start()
+    temperature: float | None = None
 
 
 class Estimate(NamedTuple):
@@ -58,21 +63,39 @@ class StepInfo(NamedTuple):
     warm: bool
 
 
-def reestimate(key: Array, data: Data, memory: Memory, settings: Settings) -> tuple[Estimate, Memory, StepInfo]:
+def approximate_return(
+    key: Array, data: Data, spreads: np.ndarray, memory: Memory, settings: Settings
+) -> surface.Surface | None:
+    """The Gaussian process that approximates the return function, with the directions in which the return varies.
+
+    It comes first, and not after the options as in Algorithm 1: options are sought along those directions.
+    `spreads` [D + S]: how much the numbers [xi, s] vary beside one another; see `rollouts.Units.spreads`.
+    """
+    if not surface.is_needed(int(data.mask.sum()), data.joint.shape[1], settings):
+        return None
+    # Which returns are good, for the warp; pi_old is not known yet, and not needed for that.
+    even = data._replace(log_behaviour=np.zeros(len(data.mask)))
+    share = np.asarray(compute_weights(even, None, settings).weights)
+    size = data.contexts.shape[1]
+    return surface.fit(key, data.joint, size, data.returns, share, data.mask, spreads, memory.surface, settings)
+
+
+def reestimate(
+    key: Array, data: Data, approximated: surface.Surface | None, memory: Memory, settings: Settings
+) -> tuple[Estimate, Memory, StepInfo]:
     """One pass of Algorithm 1's outer loop, from the rollouts D to the options and their gate."""
-    key_density, key_gate = jax.random.split(key)
     # Compute the importance of each sample W~(s_i, xi_i).
-    importance = compute_weights(data, settings)
+    importance = compute_weights(data, memory.temperature, settings)
     # Estimate p(o | s_i, xi_i) through density estimation using W~.
-    points = embed(data, settings)
-    mixture, fitted = estimate_density(key_density, points, importance, data.mask, memory.mixture, settings)
+    points = embed(data, approximated, settings)
+    mixture, fitted = estimate_density(key, data, points, importance, approximated, memory, settings)
     # Assign the samples to the options with enough weight.
     mixture, kept, responsibilities = assign(mixture, points, data.mask, settings)
     weighted = responsibilities * np.asarray(importance.weights)
     # Train every option's policy.
     policies = train_options(data, kept, responsibilities, weighted, settings)
-    # Train the gate: the Gaussian process that approximates the return function.
-    gate, hyperparameters = train_gate(key_gate, data, weighted, memory.hyperparameters, settings)
+    # Train the gate.
+    gate = train_gate(data, weighted, approximated, settings)
     mean_returns = weighted @ np.where(data.mask, data.returns, 0.0) / np.maximum(weighted.sum(axis=1), 1e-300)
     estimate = Estimate(policies, kept, gate, mean_returns)
     info = StepInfo(
@@ -83,26 +106,30 @@ def reestimate(key: Array, data: Data, memory: Memory, settings: Settings) -> tu
         lower_bound=float(fitted.lower_bound),
         warm=memory.mixture is not None and int(fitted.chosen) == len(fitted.bounds) - 1,
     )
-    return estimate, Memory(mixture, hyperparameters), info
+    temperature = float(importance.temperature) if settings.constant_temperature else None
+    if approximated is None:
+        return estimate, Memory(mixture, temperature=temperature), info
+    return estimate, Memory(mixture, approximated.directions, approximated.start, temperature), info
 
 
-_importance_weights = functools.partial(jax.jit, static_argnames=("baseline", "temperature", "flattening"))(
-    weights.importance_weights
-)
+_importance_weights = functools.partial(jax.jit, static_argnames=("baseline", "flattening"))(weights.importance_weights)
 
 
-def compute_weights(data: Data, settings: Settings) -> weights.ImportanceWeights:
-    """W~ of every rollout; see weights.py."""
+def compute_weights(data: Data, temperature: float | None, settings: Settings) -> weights.ImportanceWeights:
+    """W~ of every rollout; see weights.py. `temperature` is that of the first rollouts, where it is known already."""
     log_f = np.zeros(len(data.mask))
     log_f[data.mask] = weights.log_return_function(settings.f, data.returns[data.mask])
-    fixed = settings.f == "linear" or callable(settings.f)
+    if settings.temperature is not None:
+        temperature = settings.temperature
+    elif settings.f == "linear" or callable(settings.f):
+        temperature = 1.0
     return _importance_weights(
         jnp.asarray(log_f),
         jnp.asarray(data.features),
         jnp.asarray(data.log_behaviour),
         jnp.asarray(data.mask),
         baseline=settings.f == "advantage",
-        temperature=(settings.temperature or 1.0) if fixed else settings.temperature,
+        temperature=None if temperature is None else jnp.asarray(temperature),
         target_ess=jnp.asarray(wanted_ess(data, settings)),
         kl_bound=jnp.asarray(settings.kl_bound),
         flattening=settings.flattening,
@@ -125,33 +152,37 @@ def return_temperature(data: Data, importance: weights.ImportanceWeights, settin
     return float(np.sqrt(share @ (returns - share @ returns) ** 2)) or 1.0
 
 
-def embed(data: Data, settings: Settings) -> np.ndarray:
-    """The points that are clustered: [s, xi], or their Laplacian eigenmap."""
-    joint = np.concatenate([data.contexts, data.parameters], axis=1)
-    if settings.embedding_dimensions == 0:
-        return joint
-    return LaplacianEigenmaps(dimensions=settings.embedding_dimensions).fit(joint, data.mask).coordinates
+def embed(data: Data, approximated: surface.Surface | None, settings: Settings) -> np.ndarray:
+    """The points that are clustered: [s, xi], what the return sees of it, or its Laplacian eigenmap."""
+    if settings.embedding_dimensions:
+        return LaplacianEigenmaps(dimensions=settings.embedding_dimensions).fit(data.joint, data.mask).coordinates
+    if approximated is None or approximated.directions is None:
+        return data.joint
+    return data.joint @ approximated.directions
 
 
 def estimate_density(
     key: Array,
+    data: Data,
     points: np.ndarray,
     importance: weights.ImportanceWeights,
-    mask: np.ndarray,
-    warm: Mixture | None,
+    approximated: surface.Surface | None,
+    memory: Memory,
     settings: Settings,
 ) -> tuple[Mixture, density.FitInfo]:
     """The weighted mixture over the points. Weights are counts: what they sum to is what the data weigh."""
-    total = {"ess": float(importance.ess), "n": float(mask.sum()), "one": 1.0}[settings.weight_sum]
+    total = {"ess": float(importance.ess), "n": float(data.mask.sum()), "one": 1.0}[settings.weight_sum]
     if settings.coarsening:
         # Coarsened posterior: n misfitting samples count as n alpha / (n + alpha) (Miller and Dunson 2019).
-        alpha = settings.coarsening * (1 + points.shape[1] * (points.shape[1] + 3) // 2)
+        size = data.joint.shape[1]
+        alpha = settings.coarsening * (1 + size * (size + 3) // 2)
         total = total * alpha / (total + alpha)
     counts = importance.weights * total
     x = jnp.asarray(points)
     prior = density.default_prior(x, counts, settings.max_options)
+    relevance = None if approximated is None else approximated.relevance
     # An embedding has new coordinates every time: nothing to start from.
-    start = None if settings.embedding_dimensions else warm
+    warm = None if settings.embedding_dimensions else last_mixture(data, points, memory)
     return density.fit(
         key,
         x,
@@ -159,34 +190,53 @@ def estimate_density(
         prior,
         max_components=settings.max_options,
         restarts=settings.restarts,
-        warm=start,
+        warm=warm,
         method=settings.density,
         resolution=settings.resolution,
+        emphasis=None if relevance is None else jnp.asarray(relevance),
     )
+
+
+def last_mixture(data: Data, points: np.ndarray, memory: Memory) -> Mixture | None:
+    """The last mixture, in the coordinates of the points: those that it was found in may have been others."""
+    if memory.mixture is None or (memory.directions is None and points.shape[1] == data.joint.shape[1]):
+        return memory.mixture
+    before = data.joint if memory.directions is None else data.joint @ memory.directions
+    change = np.linalg.lstsq(before[data.mask], points[data.mask], rcond=None)[0]
+    moved = density.project(memory.mixture, jnp.asarray(change))
+    # More coordinates than before have no variance in some direction.
+    spread = np.diag(1e-6 * points[data.mask].var(axis=0))
+    return moved._replace(K_inverse=moved.K_inverse + moved.nu[:, None, None] * jnp.asarray(spread)[None])
 
 
 def assign(
     mixture: Mixture, points: np.ndarray, mask: np.ndarray, settings: Settings
 ) -> tuple[Mixture, np.ndarray, np.ndarray]:
-    """The mixture of the options with enough weight, which those are [O], and p(o | s_i, xi_i) [O, N] among them."""
+    """The mixture of the Gaussians with enough weight, which stand for options [O], and p(o | s_i, xi_i) [O, N].
+
+    One Gaussian stands for each mode; see modes.py.
+    """
     mass = np.asarray(mixture.mass)
     kept = mass >= settings.minimum_share * mass.sum()
     kept &= mass > 0.0
     kept[np.argmax(mass)] = True
     mixture = density.select(mixture, jnp.asarray(kept))
     responsibilities = np.exp(np.asarray(_log_responsibilities(mixture, jnp.asarray(points)))).T
+    mode = modes.join(mixture, kept, settings.valley)
+    responsibilities = (mode[None, :] == np.arange(len(kept))[:, None]) @ responsibilities
+    kept = kept & (mode == np.arange(len(kept)))
     if settings.assignment == "hard":
         best = responsibilities.argmax(axis=0)
         responsibilities = (np.arange(len(kept))[:, None] == best).astype(float)
         kept = kept & np.isin(np.arange(len(kept)), best[mask])  # an option may be the likeliest of no sample
-        mixture = density.select(mixture, jnp.asarray(kept))
+        mixture = density.select(mixture, jnp.asarray(np.isin(mode, np.flatnonzero(kept))))
     return mixture, kept, responsibilities * mask
 
 
 _log_responsibilities = jax.jit(density.log_responsibilities)
 
 
-_fit_options = functools.partial(jax.jit, static_argnames=("update", "epsilon", "ridge", "variance_floor"))(
+_fit_options = functools.partial(jax.jit, static_argnames=("update", "epsilon", "support", "ridge", "variance_floor"))(
     options.fit_options
 )
 
@@ -205,26 +255,17 @@ def train_options(
         jnp.asarray(kept),
         update=settings.update,
         epsilon=settings.epsilon,
+        support=settings.support,
         ridge=settings.ridge,
         variance_floor=settings.variance_floor,
     )
 
 
-def train_gate(
-    key: Array, data: Data, weighted: np.ndarray, start: gp.Hyperparameters | None, settings: Settings
-) -> tuple[Gate, gp.Hyperparameters | None]:
-    """The gating policy, and the Gaussian process's hyper-parameters to start from next time."""
-    if settings.gate == "softmax":
-        return gating.fit_softmax(jnp.asarray(data.features), jnp.asarray(weighted)), start
+def train_gate(data: Data, weighted: np.ndarray, approximated: surface.Surface | None, settings: Settings) -> Gate:
+    """The gating policy: the Gaussian process itself, or what is learned from the options' samples."""
     if settings.gate == "marginal":
-        return gating.fit_marginal(jnp.asarray(data.contexts), jnp.asarray(weighted)), start
-    rows = np.flatnonzero(data.mask)
-    scores, warp = fit_warp(data.returns[rows], weighted.sum(axis=0)[rows], settings.warp)
-    points = gp.choose_points(key, len(rows), settings.gp_max_points)
-    z = np.concatenate([data.parameters, data.contexts], axis=1)[rows[points]]
-    size = len(data.mask) if len(points) == len(rows) else padded_size(len(points))
-    z, y, mask = pad_rows(z, size), pad_rows(scores[points], size), np.arange(size) < len(points)
-    hyperparameters, _ = gp.fit_hyperparameters(
-        z, y, mask, start, isotropic=settings.isotropic, fit_points=settings.gp_fit_points
-    )
-    return GPGate(gp.posterior(hyperparameters, z, y, mask), jnp.asarray(y), warp), hyperparameters
+        return gating.fit_marginal(jnp.asarray(data.contexts), jnp.asarray(weighted))
+    if settings.gate == "softmax" or approximated is None:
+        return gating.fit_softmax(jnp.asarray(data.features), jnp.asarray(weighted))
+    process, scores, warp, axes = approximated.process, approximated.scores, approximated.warp, approximated.axes
+    return GPGate(process, scores, warp, axes, settings.greedy == "cautious")

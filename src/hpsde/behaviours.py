@@ -111,9 +111,7 @@ class History:
         expected: int = 0,
     ) -> np.ndarray:
         """log pi_b(xi | s) [N] of one behaviour but the initial one, standard units."""
-        rows = padded_size(len(contexts), expected)
-        arrays = (jnp.asarray(pad_rows(part, rows)) for part in (contexts, features, parameters))
-        return np.asarray(log_density(self.behaviours[number], *arrays))[: len(contexts)]
+        return _log_density(self.behaviours[number], contexts, features, parameters, expected)
 
     def log_mixture(
         self,
@@ -122,12 +120,14 @@ class History:
         parameters: np.ndarray,
         log_initial: np.ndarray,
         made_by: np.ndarray,
+        P: np.ndarray | None = None,
     ) -> np.ndarray:
         """log pi_old [N] of all rollouts, the first of them those of the last call.
 
-        `made_by` [M] is who made those rollouts that count; a failed one does not.
+        `made_by` [M] is who made those rollouts that count; a failed one does not. With P [D, K], pi_old is the density
+        of the combinations xi P, and `log_initial` that of the initial policy there.
         """
-        table = self._fill(contexts, features, parameters, log_initial)
+        table = self._fill(contexts, features, parameters, log_initial, P)
         return log_mixture(table, np.bincount(self._row_of(made_by), minlength=len(table)).astype(float))
 
     def log_own(
@@ -137,18 +137,37 @@ class History:
         parameters: np.ndarray,
         log_initial: np.ndarray,
         made_by: np.ndarray,
+        P: np.ndarray | None = None,
     ) -> np.ndarray:
         """log pi_b(xi_i | s_i) [N] of every rollout by the behaviour b = made_by[i] alone; else as `log_mixture`."""
-        table = self._fill(contexts, features, parameters, log_initial)
+        table = self._fill(contexts, features, parameters, log_initial, P)
         return table[self._row_of(made_by), np.arange(len(contexts))]
 
     def _row_of(self, made_by: np.ndarray) -> np.ndarray:
         return np.searchsorted([0, *self.behaviours], made_by)
 
     def _fill(
-        self, contexts: np.ndarray, features: np.ndarray, parameters: np.ndarray, log_initial: np.ndarray
+        self,
+        contexts: np.ndarray,
+        features: np.ndarray,
+        parameters: np.ndarray,
+        log_initial: np.ndarray,
+        P: np.ndarray | None,
     ) -> np.ndarray:
-        """The table of log densities, with what is new."""
+        """The table of log densities, with what is new; of combinations, which differ every time, a new table."""
+        if P is not None:
+            seen, projection = parameters @ P, jnp.asarray(P)
+            rows = [
+                _log_density(
+                    behaviour._replace(options=_project(behaviour.options, projection)),
+                    contexts,
+                    features,
+                    seen,
+                    self.expected_rollouts,
+                )
+                for behaviour in self.behaviours.values()
+            ]
+            return np.stack([log_initial, *rows])
         table = np.empty((len(self.behaviours) + 1, len(contexts)))
         table[: len(self.table), : self.table.shape[1]] = self.table
         table[0] = log_initial
@@ -162,3 +181,14 @@ class History:
                 )
         self.table, self.filled = table, [len(contexts)] * len(table)
         return table
+
+
+_project = jax.jit(gaussian.project)
+
+
+def _log_density(
+    behaviour: Behaviour, contexts: np.ndarray, features: np.ndarray, parameters: np.ndarray, expected: int
+) -> np.ndarray:
+    rows = padded_size(len(contexts), expected)
+    arrays = (jnp.asarray(pad_rows(part, rows)) for part in (contexts, features, parameters))
+    return np.asarray(log_density(behaviour, *arrays))[: len(contexts)]

@@ -34,6 +34,7 @@ from hpsde.mixture import (
     log_responsibilities,
     marginal,
     moments,
+    project,
     remove_empty,
     sample,
     select,
@@ -59,6 +60,7 @@ __all__ = [
     "lower_bound",
     "m_step",
     "marginal",
+    "project",
     "remove_empty",
     "sample",
     "select",
@@ -213,6 +215,7 @@ def fit(
     patience: int | Int[Array, ""] = 20,
     method: str = "vb",
     resolution: float | Float[Array, ""] = 0.0,
+    emphasis: Float[Array, " Z"] | None = None,
 ) -> tuple[Mixture, FitInfo]:
     """Fit from several starts, merge options while that raises the bound, and keep the best.
 
@@ -223,7 +226,8 @@ def fit(
     than `tolerance` (nats). Rows of weight 0 change nothing. A `warm` without any mass is no warm start.
 
     `resolution` blurs every point to N(x_i, resolution^2 I), which replaces x x' by its expectation:
-    structure finer than that cannot pay for a further option.
+    structure finer than that cannot pay for a further option. `emphasis` [Z] says along which coordinates options
+    are likelier to differ: the starts' seeds spread more along one that has more of it.
     """
     if method not in DENSITY_METHODS:
         raise UnknownNameError("method", method, DENSITY_METHODS)
@@ -231,7 +235,8 @@ def fit(
         warm = _nothing(max_components, x.shape[1], x.dtype)
     uniforms = _uniforms(key, restarts, max_components, x.dtype)
     control = Control(stickiness, iterations, patience, tolerance, resolution)
-    return _fit(uniforms, x, weights, prior, warm, control, method=method)
+    emphasis = jnp.ones(x.shape[1], x.dtype) if emphasis is None else jnp.asarray(emphasis)
+    return _fit(uniforms, x, weights, prior, warm, control, emphasis, method=method)
 
 
 class Control(NamedTuple):
@@ -263,6 +268,7 @@ def _fit(
     prior: Prior,
     warm: Mixture,
     control: Control,
+    emphasis: Float[Array, " Z"],
     method: str,
 ) -> tuple[Mixture, FitInfo]:
     """`fit` in coordinates where the prior has mean 0 and unit scales, so that nothing depends on units."""
@@ -281,7 +287,7 @@ def _fit(
     last_active = jnp.where(warmed, present, np.arange(options) == 0)
     last = jnp.where(warmed, _again(unit.inwards(warm), total), last_active[:, None] * (t @ weights)[None])
     active = jnp.concatenate([np.arange(options)[None] < sizes[:, None], last_active[None]])
-    statistics = jnp.concatenate([_seeds(uniforms, sizes, y, t, weights), last[None]])
+    statistics = jnp.concatenate([_seeds(uniforms, sizes, y * emphasis[None], t, weights), last[None]])
 
     starts = jax.vmap(begin)(statistics, active)
     loyalty = jnp.where(warmed, control.stickiness, 0.0)

@@ -13,6 +13,7 @@ import numpy as np
 from hpsde.errors import InputError, UnknownNameError
 
 FEATURE_NAMES = ("linear", "squared-exponential")
+LOW = 1.0 / 30.0  # so that the ridge weighs bumps 900 times as much as the line
 
 
 @dataclass(frozen=True)
@@ -30,16 +31,25 @@ class Linear:
 
 @dataclass(frozen=True)
 class SquaredExponential:
-    """phi_j(s) = exp(-(s - s_j)^T Lambda (s - s_j)), Lambda = diag(1 / (2 bandwidth^2))."""
+    """phi_j(s) = exp(-(s - s_j)^T Lambda (s - s_j)), Lambda = diag(1 / (2 bandwidth^2)).
+
+    With a `trend` [S] above 0 the features trend (s - mean s_j) follow, and the exponentials are LOW times as high: an
+    option is a line, which the ridge hardly sees, with bumps, which it sees well. Away from its contexts it goes on
+    along the line instead of falling back to its offset, and with few samples it is little more than the line.
+    """
 
     centres: np.ndarray
     bandwidth: np.ndarray
+    trend: np.ndarray
     kind: str = "squared-exponential"
 
     def __call__(self, contexts: np.ndarray) -> np.ndarray:
         """Features [N, F] of contexts [N, S]."""
         difference = (contexts[:, None, :] - self.centres[None, :, :]) / self.bandwidth
-        return np.exp(-0.5 * np.sum(difference**2, axis=-1))
+        bumps = np.exp(-0.5 * np.sum(difference**2, axis=-1))
+        if not np.any(self.trend):
+            return bumps
+        return np.concatenate([LOW * bumps, self.trend * (contexts - self.centres.mean(axis=0))], axis=1)
 
 
 @dataclass(frozen=True)
@@ -64,9 +74,16 @@ FeatureMap = Linear | SquaredExponential | Custom
 
 
 def make_features(
-    features: str | Callable[[np.ndarray], np.ndarray], contexts: np.ndarray, count: int | None = None
+    features: str | Callable[[np.ndarray], np.ndarray],
+    contexts: np.ndarray,
+    count: int | None = None,
+    *,
+    trend: bool = False,
 ) -> FeatureMap:
-    """The feature map for contexts like the given ones; `count` is the number of squared exponentials."""
+    """The feature map for contexts like the given ones; `count` is the number of squared exponentials.
+
+    `trend` adds the contexts themselves, in units of their deviation, to the squared exponentials.
+    """
     if isinstance(features, (Linear, SquaredExponential, Custom)):
         return features
     if callable(features):
@@ -81,7 +98,8 @@ def make_features(
         gaps = np.sqrt(np.sum((chosen[:, None] - chosen[None]) ** 2, axis=-1))
         nearest = np.sort(gaps, axis=1)[:, 1] if len(chosen) > 1 else np.ones(1)
         bandwidth = max(float(np.mean(nearest)), 1e-6)
-        return SquaredExponential(centre + scale * chosen, scale * bandwidth)
+        slope = 1.0 / scale if trend else np.zeros_like(scale)
+        return SquaredExponential(centre + scale * chosen, scale * bandwidth, slope)
     raise UnknownNameError("features", str(features), FEATURE_NAMES)
 
 

@@ -6,6 +6,7 @@ Three gates answer one question: `scores(...)`, how good each option is in each 
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -29,6 +30,8 @@ class GPGate(NamedTuple):
     process: gp.GP
     scores: Float[Array, " N"]  # warped returns at the process's points, kept so that a saved gate can be rebuilt
     warp: Warp
+    axes: Float[Array, "Z Z"] | None = None  # A, where the process is over A z; None: over z itself (gp_axes.py)
+    cautious: bool = True  # in use: the return of an option's mean parameters less its deviation; or the expected one
 
     @property
     def kind(self) -> str:
@@ -63,17 +66,47 @@ class MarginalGate(NamedTuple):
 Gate = GPGate | SoftmaxGate | MarginalGate
 
 
-@jax.jit
+def _option_moments(
+    process: gp.GP,
+    options: LinearGaussian,
+    kept: Bool[Array, " O"],
+    features: Float[Array, "C F"],
+    contexts: Float[Array, "C S"],
+    axes: Float[Array, "Z Z"] | None,
+) -> gp.OptionMoments:
+    """Moments of the process's mean under every option. A z is Gaussian, too, with covariance A_xi Sigma A_xi'."""
+    means = gaussian.means(options, features)
+    if axes is None:
+        return gp.option_moments(process, means, options.Sigma, contexts, kept)
+    of_parameters = axes[:, : means.shape[-1]]
+    covariance = of_parameters[None] @ options.Sigma @ of_parameters.T[None]
+    nothing = jnp.zeros((contexts.shape[0], 0), contexts.dtype)
+    return gp.option_moments(process, _joint(means, contexts) @ axes.T, covariance, nothing, kept)
+
+
+def _joint(parameters: Float[Array, "*O C D"], contexts: Float[Array, "C S"]) -> Float[Array, "*O C Z"]:
+    """Points z = [xi, s]."""
+    repeated = jnp.broadcast_to(contexts, (*parameters.shape[:-1], contexts.shape[1]))
+    return jnp.concatenate([parameters, repeated], axis=-1)
+
+
+@functools.partial(jax.jit, static_argnames="of_return")
 def gp_moments(
     process: gp.GP,
     options: LinearGaussian,
     kept: Bool[Array, " O"],
     features: Float[Array, "C F"],
     contexts: Float[Array, "C S"],
+    axes: Float[Array, "Z Z"] | None = None,
+    *,
+    of_return: bool = True,
 ) -> tuple[Float[Array, "O C"], Float[Array, "O C"]]:
-    """Mean and deviation of the return of every kept option in every context, in warped units (Girard 2002)."""
-    moments = gp.option_moments(process, gaussian.means(options, features), options.Sigma, contexts, kept)
-    return moments.mean, jnp.sqrt(moments.variance)
+    """Mean and deviation of the return of every kept option in every context, in warped units (Girard 2002).
+
+    The deviation is that of the mean return, for what is not known of it, or with `of_return` that of the return.
+    """
+    moments = _option_moments(process, options, kept, features, contexts, axes)
+    return moments.mean, jnp.sqrt(moments.variance if of_return else moments.variance_of_mean)
 
 
 @jax.jit
@@ -84,6 +117,7 @@ def sampled_gp_moments(
     kept: Bool[Array, " O"],
     features: Float[Array, "C F"],
     contexts: Float[Array, "C S"],
+    axes: Float[Array, "Z Z"] | None = None,
 ) -> tuple[Float[Array, "O C"], Float[Array, "O C"]]:
     """The same from M = 5 draws xi_m of every option in every context, as the authors' code has it.
 
@@ -93,8 +127,8 @@ def sampled_gp_moments(
     Sigma = jnp.where(kept[:, None, None], options.Sigma, jnp.eye(options.Sigma.shape[-1])[None])
     noise = jax.random.normal(key, (DRAWS, *means.shape), dtype=means.dtype)
     drawn = means[None] + jnp.einsum("oij,mocj->moci", jnp.linalg.cholesky(Sigma), noise)
-    repeated = jnp.broadcast_to(contexts[None, None], (*drawn.shape[:3], contexts.shape[1]))
-    points = jnp.concatenate([drawn, repeated], axis=-1)
+    points = _joint(drawn, contexts)
+    points = points if axes is None else points @ axes.T
     mean, variance = gp.predict(process, points.reshape(-1, points.shape[-1]))
     mean, variance = mean.reshape(drawn.shape[:3]), variance.reshape(drawn.shape[:3])
     return jnp.mean(mean, axis=0), jnp.sqrt(jnp.mean(variance, axis=0) + jnp.var(mean, axis=0, ddof=1))
@@ -107,9 +141,25 @@ def gp_means(
     kept: Bool[Array, " O"],
     features: Float[Array, "C F"],
     contexts: Float[Array, "C S"],
+    axes: Float[Array, "Z Z"] | None = None,
 ) -> Float[Array, "O C"]:
     """The mean alone: without the variance it costs N instead of N^2 per option and context."""
-    return gp.option_moments(process, gaussian.means(options, features), options.Sigma, contexts, kept).mean
+    return _option_moments(process, options, kept, features, contexts, axes).mean
+
+
+@jax.jit
+def returns_of_means(
+    process: gp.GP,
+    options: LinearGaussian,
+    features: Float[Array, "C F"],
+    contexts: Float[Array, "C S"],
+    axes: Float[Array, "Z Z"] | None = None,
+) -> tuple[Float[Array, "O C"], Float[Array, "O C"]]:
+    """Mean and deviation, by what is known, of the return of every option's mean parameters, in warped units."""
+    points = _joint(gaussian.means(options, features), contexts)
+    points = points if axes is None else points @ axes.T
+    mean, variance = gp.predict(process, points.reshape(-1, points.shape[-1]))
+    return mean.reshape(points.shape[:2]), jnp.sqrt(variance).reshape(points.shape[:2])
 
 
 @jax.jit
@@ -175,32 +225,60 @@ def fit_marginal(contexts: Float[Array, "N S"], targets: Float[Array, "O N"]) ->
     return MarginalGate(jnp.log(jnp.maximum(share, 1e-300)), mean, covariance)
 
 
+class Optimism(NamedTuple):
+    """How a GP gate looks at options while learning: by mean + kappa deviation.
+
+    of_return: the deviation is that of the return, not of its mean. key: mean and deviation are sampled.
+    """
+
+    kappa: float
+    of_return: bool = False
+    key: Array | None = None
+
+
 def scores(
     gate: Gate,
     options: LinearGaussian,
     kept: Bool[Array, " O"],
     features: Float[Array, "C F"],
     contexts: Float[Array, "C S"],
-    kappa: float,
-    key: Array | None = None,
+    optimism: Optimism | None = None,
 ) -> Float[Array, "O C"]:
-    """What the gate maximises: mean + kappa deviation of the return (UCB; kappa = 0 greedy), or log pi(o | s).
+    """What the gate maximises: while learning mean + kappa deviation of the return (UCB), or log pi(o | s).
 
-    With a key, mean and deviation of a GP gate are sampled.
+    In use, without `optimism`, a GP gate gives the cautious or the expected returns.
     """
-    if isinstance(gate, GPGate) and key is not None:
-        mean, deviation = sampled_gp_moments(key, gate.process, options, kept, features, contexts)
-        values = mean + kappa * deviation
-    elif isinstance(gate, GPGate) and kappa == 0.0:
-        values = gp_means(gate.process, options, kept, features, contexts)
-    elif isinstance(gate, GPGate):
-        mean, deviation = gp_moments(gate.process, options, kept, features, contexts)
-        values = mean + kappa * deviation
+    if isinstance(gate, GPGate) and optimism is None:
+        if gate.cautious:
+            mean, deviation = returns_of_means(gate.process, options, features, contexts, gate.axes)
+            values = mean - deviation
+        else:
+            values = gp_means(gate.process, options, kept, features, contexts, gate.axes)
+    elif isinstance(gate, GPGate) and optimism is not None:
+        asked = (gate.process, options, kept, features, contexts, gate.axes)
+        if optimism.key is None:
+            mean, deviation = gp_moments(*asked, of_return=optimism.of_return)
+        else:
+            mean, deviation = sampled_gp_moments(optimism.key, *asked)
+        values = mean + optimism.kappa * deviation
     elif isinstance(gate, SoftmaxGate):
         values = softmax_log_probabilities(gate, features)
     else:
         values = marginal_log_probabilities(gate, contexts)
     return jnp.where(kept[:, None], values, -jnp.inf)
+
+
+def expected_scores(
+    gate: GPGate,
+    options: LinearGaussian,
+    kept: Bool[Array, " O"],
+    features: Float[Array, "C F"],
+    contexts: Float[Array, "C S"],
+) -> Float[Array, "O C"]:
+    """What the gate expects of the options in use, in warped units: of their mean parameters where it is cautious."""
+    if gate.cautious:
+        return returns_of_means(gate.process, options, features, contexts, gate.axes)[0]
+    return gp_means(gate.process, options, kept, features, contexts, gate.axes)
 
 
 def draw_options(

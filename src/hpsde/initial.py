@@ -8,12 +8,13 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import logsumexp
 
 from hpsde import density
 from hpsde._checks import as_numbers, check_rows
 from hpsde._padding import pad_rows, padded_size
 from hpsde._precision import double_precision
-from hpsde._shapes import Array
+from hpsde._shapes import Array, Bool, Float
 from hpsde.distributions import Distribution, as_distribution
 from hpsde.errors import InputError
 
@@ -120,3 +121,41 @@ class EstimatedDensity:
 
 
 _log_density = jax.jit(density.log_density)
+
+
+def kernel_log_density(
+    known: tuple[np.ndarray, np.ndarray], contexts: np.ndarray, parameters: np.ndarray, expected: int = 0
+) -> np.ndarray:
+    """log p(xi | s) [N] by Gaussian kernels on `known` pairs of contexts [M, S] and parameters [M, K], for small K.
+
+    p(xi | s) = sum_j k(s - s_j) k(xi - xi_j) / sum_j k(s - s_j); widths by Scott's rule.
+    """
+    rows, sizes = padded_size(len(known[0])), padded_size(len(contexts), expected)
+    mask = jnp.asarray(np.arange(rows) < len(known[0]))
+    points = (jnp.asarray(pad_rows(part, rows)) for part in known)
+    asked = (jnp.asarray(pad_rows(part, sizes)) for part in (contexts, parameters))
+    return np.asarray(_kernel_log_density(mask, *points, *asked))[: len(contexts)]
+
+
+@jax.jit
+def _kernel_log_density(
+    mask: Bool[Array, " M"],
+    known_contexts: Float[Array, "M S"],
+    known_parameters: Float[Array, "M K"],
+    contexts: Float[Array, "N S"],
+    parameters: Float[Array, "N K"],
+) -> Float[Array, " N"]:
+    size = known_contexts.shape[1] + known_parameters.shape[1]
+    share = mask / jnp.sum(mask)
+    narrow = jnp.sum(mask) ** (-1.0 / (size + 4))
+
+    def log_kernels(at: Array, points: Array) -> tuple[Array, Array]:
+        deviation = jnp.sqrt(share @ (at - (share @ at)[None]) ** 2)
+        width = narrow * jnp.where(deviation > 0.0, deviation, 1.0)
+        difference = (points[:, None, :] - at[None, :, :]) / width[None, None]
+        constant = jnp.sum(jnp.log(width)) + 0.5 * at.shape[1] * jnp.log(2.0 * jnp.pi)
+        return jnp.where(mask[None], -0.5 * jnp.sum(difference**2, axis=-1), -jnp.inf), constant
+
+    of_contexts, _ = log_kernels(known_contexts, contexts)
+    of_parameters, constant = log_kernels(known_parameters, parameters)
+    return logsumexp(of_contexts + of_parameters, axis=1) - logsumexp(of_contexts, axis=1) - constant

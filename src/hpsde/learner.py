@@ -11,15 +11,16 @@ import numpy as np
 from hpsde._padding import pad_rows, padded_size
 from hpsde._precision import double_precision
 from hpsde._shapes import Array
-from hpsde.algorithm import Data, Memory, reestimate
+from hpsde.algorithm import Data, Memory, approximate_return, reestimate
 from hpsde.ask_tell import DENSITY, Info, Learner, Proposal
 from hpsde.behaviours import History
 from hpsde.features import FeatureMap, make_features
-from hpsde.gating import draw_options
-from hpsde.initial import EstimatedDensity
+from hpsde.gating import Optimism, draw_options
+from hpsde.initial import EstimatedDensity, kernel_log_density
 from hpsde.policy import HierarchicalPolicy
 from hpsde.rollouts import Units, fit_units
 from hpsde.settings import Settings
+from hpsde.surface import parameter_combinations
 
 __all__ = ["HPSDE", "Frame", "Info", "Proposal"]
 
@@ -31,7 +32,7 @@ class Frame(NamedTuple):
 
     units: Units
     features: FeatureMap
-    estimated: EstimatedDensity | None
+    estimated: EstimatedDensity | None  # where the initial policy has no density of its own and it was asked for
 
 
 class HPSDE(Learner):
@@ -56,7 +57,8 @@ class HPSDE(Learner):
     def _draw(self, key: Array, rows: np.ndarray, policy: HierarchicalPolicy) -> Proposal:
         key_option, key_noise = jax.random.split(key)
         key_moments = jax.random.fold_in(key, MOMENTS) if self.settings.gp_moments == "sampled" else None
-        values = policy.gate_scores(rows, self.settings.kappa, key_moments)
+        optimism = Optimism(self.settings.kappa, self.settings.deviation == "return", key_moments)
+        values = policy.gate_scores(rows, optimism)
         temperature, exploration = self.info.temperature, self.settings.exploration
         option = np.asarray(draw_options(key_option, policy.gate, values, temperature, exploration))
         parameters = policy.sample_options(key_noise, rows, option)
@@ -82,51 +84,69 @@ class HPSDE(Learner):
         if self._frame is None or not self._history.behaviours:
             # Until a policy has been asked, only the memory is in the units of the old frame.
             self._frame, self._memory = self._make_frame(usable), Memory()
-        data = self._data(self._frame, usable)
-        estimate, self._memory, step = reestimate(key, data, self._memory, self.settings)
+        key_density, key_surface = jax.random.split(key)
+        frame = self._frame
+        data = self._data(frame, usable)
+        approximated = approximate_return(key_surface, data, frame.units.spreads, self._memory, self.settings)
+        directions = None if approximated is None else approximated.directions
+        log_behaviour = self._log_behaviour(frame, usable, directions)[usable]
+        data = data._replace(log_behaviour=pad_rows(log_behaviour, len(data.mask)))
+        estimate, self._memory, step = reestimate(key_density, data, approximated, self._memory, self.settings)
         self.info = replace(self.info, **step._asdict())
         return HierarchicalPolicy(
             standard_options=estimate.options,
             kept=estimate.kept,
             gate=estimate.gate,
-            features=self._frame.features,
-            units=self._frame.units,
+            features=frame.features,
+            units=frame.units,
             mean_returns=estimate.mean_returns,
             known_contexts=self.rollouts.contexts[usable],
         )
 
     def _make_frame(self, usable: np.ndarray) -> Frame:
         contexts, parameters = self.rollouts.contexts[usable], self.rollouts.parameters[usable]
-        units = fit_units(contexts, parameters)
-        features = make_features(self.settings.features, contexts, self.settings.feature_count)
-        if self._initial.log_density(contexts[:1], parameters[:1]) is not None:
-            return Frame(units, features, None)
-        standard = units.contexts(contexts), units.parameters(parameters)
-        return Frame(units, features, EstimatedDensity.fit(self._key(DENSITY, 0), *standard))
+        units = fit_units(contexts, parameters, whitening=self.settings.whitening)
+        chosen = self.settings
+        return Frame(units, make_features(chosen.features, contexts, chosen.feature_count, trend=chosen.trend), None)
 
     def _data(self, frame: Frame, usable: np.ndarray) -> Data:
-        """The usable rollouts in standard units with log pi_old, padded."""
+        """The usable rollouts in standard units, padded, but without pi_old."""
+        contexts, returns = self.rollouts.contexts[usable], self.rollouts.returns[usable]
+        parameters = frame.units.parameters(self.rollouts.parameters[usable])
+        rows = padded_size(len(returns), expected=self.expected_rollouts)
+        return Data(
+            contexts=pad_rows(frame.units.contexts(contexts), rows),
+            parameters=pad_rows(parameters, rows),
+            returns=pad_rows(returns, rows),
+            features=pad_rows(frame.features(contexts), rows),
+            log_behaviour=np.zeros(rows),
+            mask=np.arange(rows) < len(returns),
+        )
+
+    def _log_behaviour(self, frame: Frame, usable: np.ndarray, directions: np.ndarray | None) -> np.ndarray:
+        """log pi_old [N] of all rollouts, or of what `directions` [S + D, E] show of them."""
         rollouts, units = self.rollouts, frame.units
         contexts, parameters = units.contexts(rollouts.contexts), units.parameters(rollouts.parameters)
-        features = frame.features(rollouts.contexts)
-        if frame.estimated is not None:
-            log_initial = frame.estimated.log_density(contexts, parameters)
+        first = usable & (rollouts.behaviour == 0)
+        if directions is None:
+            P, log_initial = None, self._log_initial(frame, first, contexts, parameters)
         else:
-            known = self._initial.log_density(rollouts.contexts, rollouts.parameters)
-            log_initial = np.asarray(known) + units.log_volume
-        # A failed rollout is no rollout: it does not count in the share of the behaviour that made it.
-        made_by = rollouts.behaviour[usable]
-        every = (contexts, features, parameters, log_initial)
+            P = parameter_combinations(directions, self.context_size)
+            known = contexts[first], parameters[first] @ P
+            log_initial = kernel_log_density(known, contexts, parameters @ P, self.expected_rollouts)
+        every = (contexts, frame.features(rollouts.contexts), parameters, log_initial)
         if self.settings.behaviour == "own":
-            log_behaviour = self._history.log_own(*every, rollouts.behaviour)
-        else:
-            log_behaviour = self._history.log_mixture(*every, made_by)
-        rows = padded_size(len(made_by), expected=self.expected_rollouts)
-        return Data(
-            contexts=pad_rows(contexts[usable], rows),
-            parameters=pad_rows(parameters[usable], rows),
-            returns=pad_rows(rollouts.returns[usable], rows),
-            features=pad_rows(features[usable], rows),
-            log_behaviour=pad_rows(log_behaviour[usable], rows),
-            mask=np.arange(rows) < len(made_by),
-        )
+            return self._history.log_own(*every, rollouts.behaviour, P)
+        # A failed rollout is no rollout: it does not count in the share of the behaviour that made it.
+        return self._history.log_mixture(*every, rollouts.behaviour[usable], P)
+
+    def _log_initial(self, frame: Frame, first: np.ndarray, contexts: np.ndarray, parameters: np.ndarray) -> np.ndarray:
+        """log pi_0(xi | s) [N] in standard units: the initial policy's own, or estimated from its rollouts `first`."""
+        known = self._initial.log_density(self.rollouts.contexts, self.rollouts.parameters)
+        if known is not None:
+            return np.asarray(known) + frame.units.log_volume
+        estimated = frame.estimated
+        if estimated is None:
+            estimated = EstimatedDensity.fit(self._key(DENSITY, 0), contexts[first], parameters[first])
+            self._frame = frame._replace(estimated=estimated)
+        return estimated.log_density(contexts, parameters)

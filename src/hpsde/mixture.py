@@ -227,6 +227,11 @@ def marginal(mixture: Mixture, dims: tuple[int, ...]) -> Mixture:
     return mixture._replace(h=mixture.h[:, index], K_inverse=mixture.K_inverse[:, index[:, None], index])
 
 
+def project(mixture: Mixture, M: Float[Array, "Z E"]) -> Mixture:
+    """The mixture of x M, with the plug-in means and covariances there."""
+    return mixture._replace(h=mixture.h @ M, K_inverse=M.T @ mixture.K_inverse @ M)
+
+
 def log_marginal_responsibilities(
     mixture: Mixture, x: Float[Array, "N S"], dims: tuple[int, ...]
 ) -> Float[Array, "N O"]:

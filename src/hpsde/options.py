@@ -1,7 +1,8 @@
 """One policy search step for every option (the inner loop of Algorithm 1).
 
-An update maps (returns, features, base, target, epsilon) to sample weights d [N]: `base` q_i is how much each sample
-belongs to the option, `target` how much it counts for the option's contexts. A new update is a file and a line here.
+An update maps (returns, features, base, target, epsilon, least) to sample weights d [N]: `base` q_i is how much each
+sample belongs to the option, `target` how much it counts for the option's contexts, `least` how many effective samples
+to leave. A new update is a file and a line here.
 """
 
 from __future__ import annotations
@@ -28,14 +29,18 @@ def fit_options(
     *,
     update: str,
     epsilon: float,
-    ridge: float,
+    support: float,
+    ridge: float | None,
     variance_floor: float,
 ) -> LinearGaussian:
-    """The policy of every kept option; the others are standard Gaussians that nobody asks for."""
+    """The policy of every kept option; the others are standard Gaussians that nobody asks for.
+
+    An option's mean has F + 1 numbers for every parameter: its search leaves `support` effective samples for each.
+    """
     size, count = parameters.shape[1], features.shape[1]
 
     def train(q: Array, t: Array) -> LinearGaussian:
-        d = UPDATES[update](returns, features, q, t, epsilon=epsilon)
+        d = UPDATES[update](returns, features, q, t, epsilon=epsilon, least=support * (count + 1))
         return gaussian.fit(features, parameters, d, ridge=ridge, variance_floor=variance_floor)
 
     def skip(q: Array, t: Array) -> LinearGaussian:

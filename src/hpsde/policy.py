@@ -38,9 +38,8 @@ class Option:
     @property
     def covariance(self) -> np.ndarray:
         """Covariance [D, D] of the parameters."""
-        scale = self.policy.units.parameter_scale
         standard = np.asarray(self.policy.standard_options.Sigma)[self.policy.kept][self.index]
-        return standard * scale[:, None] * scale[None, :]
+        return self.policy.units.raw_differences(self.policy.units.raw_differences(standard).T)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,11 +88,13 @@ class HierarchicalPolicy:
         standard = np.asarray(_means(self.standard_options, self._padded_features(rows)))
         return self.units.raw_parameters(standard[self.kept][:, : len(rows)])
 
+    @double_precision
     def expected_returns(self, contexts: Any = None) -> np.ndarray:
         """Expected return of every option in every context [O, C]; without a GP gate, one number for each."""
         rows, _ = self._contexts(contexts)
         if isinstance(self.gate, GPGate):
-            return self.gate.warp.inverse(self.gate_scores(rows))
+            values = gating.expected_scores(self.gate, *self._asked(rows))
+            return self.gate.warp.inverse(np.asarray(values)[self.kept][:, : len(rows)])
         return np.repeat(self.mean_returns[self.kept][:, None], len(rows), axis=1)
 
     @double_precision
@@ -109,7 +110,7 @@ class HierarchicalPolicy:
         """Parameters [N, D] drawn from the given option of each context."""
         noise = np.asarray(jax.random.normal(key, (len(contexts), self.parameter_size)))
         factors = np.linalg.cholesky(np.asarray(self.standard_options.Sigma)[self.kept])[chosen]
-        spread = np.einsum("nij,nj->ni", factors, noise) * self.units.parameter_scale
+        spread = self.units.raw_differences(np.einsum("nij,nj->ni", factors, noise))
         return self.option_means(contexts)[chosen, np.arange(len(contexts))] + spread
 
     def log_prob(self, contexts: Any, parameters: Any) -> np.ndarray:
@@ -148,19 +149,15 @@ class HierarchicalPolicy:
         save_policy(self, path)
 
     @double_precision
-    def gate_scores(self, rows: np.ndarray, kappa: float = 0.0, key: Array | None = None) -> np.ndarray:
-        """What the gate maximises, of the kept options [O, C]; with a key, a GP gate's moments are sampled."""
-        standard = jnp.asarray(pad_rows(self.units.contexts(rows), padded_size(len(rows))))
-        values = gating.scores(
-            self.gate,
-            self.standard_options,
-            jnp.asarray(self.kept),
-            self._padded_features(rows),
-            standard,
-            kappa,
-            key,
-        )
+    def gate_scores(self, rows: np.ndarray, optimism: gating.Optimism | None = None) -> np.ndarray:
+        """What the gate maximises, of the kept options [O, C]: in use, or with `optimism` while learning."""
+        values = gating.scores(self.gate, *self._asked(rows), optimism)
         return np.asarray(values)[self.kept][:, : len(rows)]
+
+    def _asked(self, rows: np.ndarray) -> tuple[LinearGaussian, Array, Array, Array]:
+        """What a gate is asked with: options, which of them are kept, features and standard contexts."""
+        standard = jnp.asarray(pad_rows(self.units.contexts(rows), padded_size(len(rows))))
+        return self.standard_options, jnp.asarray(self.kept), self._padded_features(rows), standard
 
     def _padded_features(self, rows: np.ndarray) -> Array:
         return jnp.asarray(pad_rows(self.features(rows), padded_size(len(rows))))

@@ -1,7 +1,7 @@
 """A policy in one file: a zip archive of plain numpy arrays (`.npz`) with a JSON header. Nothing in it runs.
 
 docs/policy_file.md describes the format. The Gaussian process is stored as its points, its beta = K^-1 y and
-its hyper-parameters; K^-1 itself, which only an optimistic gate needs, is computed again on loading.
+its hyper-parameters; K^-1 itself, which an optimistic or a cautious gate needs, is computed again on loading.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from hpsde.policy import HierarchicalPolicy
 from hpsde.rollouts import Units
 from hpsde.warp import Warp
 
-FORMAT, VERSION = "hpsde-policy", 1
+FORMAT, VERSION = "hpsde-policy", 2
+READABLE = (1, 2)
 
 
 def save_policy(policy: HierarchicalPolicy, path: str | Path) -> None:
@@ -56,10 +57,10 @@ def load_policy(path: str | Path, *, features: Callable[[np.ndarray], np.ndarray
         )
     del arrays["header"]
     try:
-        check_fields(arrays, fields_of(header["features"], header["gate"]))
+        check_fields(arrays, fields_of(header["features"], header["gate"], header["version"]))
     except ValueError as error:
         raise FileFormatError(f"{path} is damaged: {error}") from error
-    policy = _assemble(header, arrays, features)
+    policy = _assemble(header, _unsaid(arrays) | arrays, features)
     _check_custom_features(policy)
     return policy
 
@@ -73,8 +74,9 @@ def _header(path: str | Path, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         raise FileFormatError(f"{path} is not a policy file: it has no hpsde header") from error
     if not known:
         raise FileFormatError(f"{path} is not a policy file: its format is {header['format']!r}, not {FORMAT!r}")
-    if version != VERSION:
-        raise FileFormatError(f"{path} has version {version!r}; this hpsde reads version {VERSION}")
+    if version not in READABLE:
+        known_versions = ", ".join(map(str, READABLE))
+        raise FileFormatError(f"{path} has version {version!r}; this hpsde reads versions {known_versions}")
     if set(header) != {"format", "version", "features", "gate"}:
         raise FileFormatError(f"{path} is damaged: its header has the keys {', '.join(header)}")
     return header
@@ -92,9 +94,20 @@ def _values(policy: HierarchicalPolicy) -> dict[str, Any]:
     values |= {f"gate_{name}": value for name, value in process.hyperparameters._asdict().items()}
     values |= {f"gate_{name}": getattr(process, name) for name in ("z", "mask", "beta", "centre", "mean")}
     return values | {
+        "gate_axes": np.eye(process.z.shape[1]) if policy.gate.axes is None else policy.gate.axes,
+        "gate_cautious": policy.gate.cautious,
         "gate_scores": policy.gate.scores,
         "gate_warp_returns": warp.returns,
         "gate_warp_scores": warp.scores,
+    }
+
+
+def _unsaid(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What version 1 had no fields for: parameters were scaled alone, features without trend, no gate cautious."""
+    return {
+        "units_parameter_axes": np.eye(len(arrays["units_parameter_scale"])),
+        "features_trend": np.zeros(len(arrays["units_context_scale"])),
+        "gate_cautious": np.array(False),
     }
 
 
@@ -117,7 +130,7 @@ def _features(kind: str, arrays: dict[str, np.ndarray], function: Any) -> Featur
         return Custom(function)
     if kind == "linear":
         return Linear(arrays["features_centre"], arrays["features_scale"])
-    return SquaredExponential(arrays["features_centres"], arrays["features_bandwidth"])
+    return SquaredExponential(arrays["features_centres"], arrays["features_bandwidth"], arrays["features_trend"])
 
 
 def _gate(kind: str, arrays: dict[str, np.ndarray]) -> Gate:
@@ -131,7 +144,11 @@ def _gate(kind: str, arrays: dict[str, np.ndarray]) -> Gate:
     hyperparameters = gp.Hyperparameters(*(part[name] for name in gp.Hyperparameters._fields))
     stored = (part["z"], part["mask"], part["beta"], jnp.zeros((0, 0)), part["mean"], part["centre"])
     process = gp.with_inverse(gp.GP(hyperparameters, *stored), part["scores"])
-    return GPGate(process, part["scores"], Warp(arrays["gate_warp_returns"], arrays["gate_warp_scores"]))
+    axes = part.get("axes")
+    if axes is not None and np.array_equal(axes, np.eye(len(axes))):
+        axes = None
+    warp = Warp(arrays["gate_warp_returns"], arrays["gate_warp_scores"])
+    return GPGate(process, part["scores"], warp, axes, bool(arrays["gate_cautious"]))
 
 
 def _check_custom_features(policy: HierarchicalPolicy) -> None:

@@ -8,16 +8,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+TURNED = 100.0  # largest condition number of the correlations that leaves the parameters' own axes
 INITIAL = -1  # the "option" of a rollout of the initial policy
 
 
 class Units(NamedTuple):
-    """Centre and scale of contexts and parameters. Learning is in standard units: (x - centre) / scale."""
+    """Centre and scale of contexts and parameters. Learning is in standard units: (x - centre) / scale.
+
+    Parameters that are nearly combinations of one another are turned, too: `parameter_axes` [D, D] has the principal
+    axes of the scaled parameters in its rows, each as long as their deviation along it, standard = scaled axes^-1.
+    Where parameters are not so correlated, the axes are the identity.
+    """
 
     context_centre: np.ndarray
     context_scale: np.ndarray
     parameter_centre: np.ndarray
     parameter_scale: np.ndarray
+    parameter_axes: np.ndarray
 
     def contexts(self, contexts: np.ndarray) -> np.ndarray:
         """Contexts in standard units."""
@@ -25,27 +32,61 @@ class Units(NamedTuple):
 
     def parameters(self, parameters: np.ndarray) -> np.ndarray:
         """Parameters in standard units."""
-        return (parameters - self.parameter_centre) / self.parameter_scale
+        scaled = (parameters - self.parameter_centre) / self.parameter_scale
+        return np.linalg.solve(self.parameter_axes.T, scaled.T).T if self.turned else scaled
 
     def raw_parameters(self, standard: np.ndarray) -> np.ndarray:
         """Parameters in the user's units."""
-        return standard * self.parameter_scale + self.parameter_centre
+        return self.raw_differences(standard) + self.parameter_centre
+
+    def raw_differences(self, standard: np.ndarray) -> np.ndarray:
+        """Differences of parameters in the user's units."""
+        return (standard @ self.parameter_axes if self.turned else standard) * self.parameter_scale
+
+    @property
+    def turned(self) -> bool:
+        """Whether the axes are others than the parameters' own."""
+        return not np.array_equal(self.parameter_axes, np.eye(len(self.parameter_axes)))
+
+    @property
+    def spreads(self) -> np.ndarray:
+        """How much each standard number [xi, s] [D + S] varies beside the others, in the scaled units."""
+        return np.concatenate([np.linalg.norm(self.parameter_axes, axis=1), np.ones(len(self.context_scale))])
 
     @property
     def log_volume(self) -> float:
         """log |d raw / d standard| of the parameters: log density in standard units less that in raw ones."""
-        return float(np.sum(np.log(self.parameter_scale)))
+        return float(np.sum(np.log(self.parameter_scale)) + np.linalg.slogdet(self.parameter_axes)[1])
 
 
-def fit_units(contexts: np.ndarray, parameters: np.ndarray) -> Units:
-    """Mean and deviation of the given rollouts; a number that varies by rounding alone keeps its own unit."""
+def fit_units(contexts: np.ndarray, parameters: np.ndarray, *, whitening: bool = False) -> Units:
+    """Mean and deviation of the given rollouts; a number that varies by rounding alone keeps its own unit.
+
+    With `whitening`, parameters whose correlation matrix has a condition number beyond TURNED get units along its
+    principal axes.
+    """
 
     def centre_and_scale(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         centre, deviation = values.mean(axis=0), values.std(axis=0)
         rounding = 1e-13 * np.max(np.abs(values), axis=0)
         return centre, np.where(deviation > rounding, deviation, 1.0)
 
-    return Units(*centre_and_scale(contexts), *centre_and_scale(parameters))
+    centre, scale = centre_and_scale(parameters)
+    axes = principal_axes((parameters - centre) / scale) if whitening else np.eye(len(centre))
+    return Units(*centre_and_scale(contexts), centre, scale, axes)
+
+
+def principal_axes(scaled: np.ndarray) -> np.ndarray:
+    """Principal axes [D, D] of scaled parameters [N, D], in rows as long as the deviation along each.
+
+    The identity where the condition number is within TURNED or there are too few rows to tell.
+    """
+    size = scaled.shape[1]
+    variance, axes = np.linalg.eigh(scaled.T @ scaled / max(len(scaled), 1))
+    if size < 2 or len(scaled) < 3 * size or variance[-1] <= TURNED * variance[0]:
+        return np.eye(size)
+    # Beyond 1e12 an axis has no variance but rounding.
+    return (axes * np.sqrt(np.maximum(variance, 1e-12 * variance[-1])))[:, ::-1].T
 
 
 @dataclass

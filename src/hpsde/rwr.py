@@ -22,7 +22,8 @@ def sample_weights(
     target: Float[Array, " N"],
     *,
     epsilon: float,
+    least: float = 0.0,
 ) -> Float[Array, " N"]:
     """Weights d_i of one option. The features play no part."""
     no_features = jnp.zeros((features.shape[0], 0))
-    return reps.sample_weights(returns, no_features, base, target, epsilon=epsilon)
+    return reps.sample_weights(returns, no_features, base, target, epsilon=epsilon, least=least)

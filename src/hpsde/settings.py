@@ -23,7 +23,10 @@ from hpsde.weights import RETURN_FUNCTIONS
 
 WEIGHT_SUMS = ("ess", "n", "one")
 ASSIGNMENTS = ("soft", "hard")
+GP_AXES = ("automatic", "turned", "own")
 EXPLORATIONS = ("softmax", "argmax")
+GREEDY = ("cautious", "expected")
+DEVIATIONS = ("mean", "return")
 BASES = ("assigned", "weighted")
 BEHAVIOURS = ("mixture", "own")
 
@@ -55,14 +58,23 @@ class Settings:
     feature_count: int | None = None
     """Number of squared exponentials; by default 10 for one context number, 16 for two, 27 for three or more."""
 
+    trend: bool = True
+    """Squared-exponential features have the context itself beside them: options go on along lines where they have no
+    rollouts. False is the paper's."""
+    whitening: bool = True
+    """Parameters that are nearly combinations of one another in the first rollouts are learned along their principal
+    axes, each in units of its deviation; parameters that are not are scaled alone."""
+
     f: str | Callable[[np.ndarray], np.ndarray] = "advantage"
     """f(R): advantage exp((R - V(s)) / T), exp exp(R / T), linear R, rank exp(rank / T), or a function."""
     temperature: float | None = None
     """T; by default the lowest that `target_ess` and `kl_bound` allow."""
+    constant_temperature: bool = True
+    """T is found once, from the first rollouts, so that f stays one function; False finds it anew every time."""
     target_ess: float = 0.05
     """Effective samples that the return weighting must leave, as a share of all rollouts; at least three for every
     dimension and three more, but never more than a quarter of the rollouts."""
-    kl_bound: float = 3.0
+    kl_bound: float = 1.5
     """How far the return weighting may go from the plain importance weights, in nats of KL divergence."""
     behaviour: str = "mixture"
     """pi_old of a rollout: the mixture of all policies that made rollouts, or the one that made it alone (own)."""
@@ -82,22 +94,31 @@ class Settings:
     """Solutions closer than this, in units of the first rollouts' deviation, count as one; 0 is the paper's."""
     restarts: int = 8
     """Starts of the density estimation, besides the last iteration's result."""
+    active_length: float = 3.0
+    """The density estimation, and pi_old with it, see only those axes of the Gaussian process along which the return
+    changes within this many deviations of the rollouts; 0 is all of context and parameters."""
     embedding_dimensions: int = 0
-    """Dimensions of the Laplacian eigenmaps before the density estimation; 0 leaves them out."""
+    """Dimensions of the Laplacian eigenmaps before the density estimation, in place of the axes; 0: no eigenmaps."""
     minimum_share: float = 0.03
     """An option that holds less than this share of the weights is removed."""
-    assignment: str = "soft"
-    """Samples belong to options by responsibility (soft) or to the likeliest one alone (hard, the paper's)."""
+    valley: float = 0.3
+    """Gaussians between which the density falls to no less than this share of the lower peak are one option: a bent or
+    heavy-tailed mode takes several to describe. 1 is the paper's: every Gaussian is an option."""
+    assignment: str = "hard"
+    """Samples belong to the likeliest option alone (hard) or to options by responsibility (soft)."""
 
     update: str = "reps"
     """Policy search of each option: reps or rwr."""
     base: str = "weighted"
     """What an option's policy search starts from: the return weights of its samples (weighted), or all samples assigned
     to it alike (assigned, the paper's)."""
-    epsilon: float = 1.5
+    epsilon: float = 3.0
     """KL bound of the options' policy search, against `base`."""
-    ridge: float = 1e-3
-    """Ridge of the options' regression."""
+    support: float = 4.0
+    """Effective samples that the options' policy search must leave to an option, for each feature and one more; 0 is
+    the paper's."""
+    ridge: float | None = None
+    """Ridge of the options' regression; by default that with which samples left out are predicted best."""
     variance_floor: float = 1e-6
     """Least variance of an option, in units of the first rollouts' variance."""
 
@@ -105,19 +126,28 @@ class Settings:
     """Gating policy: gp, softmax or marginal."""
     kappa: float = 1.0
     """Optimism of the GP gate while learning: mean + kappa deviation."""
+    deviation: str = "mean"
+    """That deviation: of an option's mean return, how little it is known (mean), or of its return, which also varies as
+    the option explores (return, the paper's)."""
+    greedy: str = "cautious"
+    """What the GP gate takes in use: the option whose mean parameters have the best return less one deviation
+    (cautious), or the option of the best expected return (expected, the paper's)."""
     exploration: str = "softmax"
     """The GP gate while learning draws options by exp(optimistic return / T), with the T of f (softmax), or takes
     the best (argmax, the paper's)."""
     gp_moments: str = "analytic"
     """Mean and deviation of an option's return by the GP gate while learning: analytic, or sampled, from five draws of
-    the option in every context (the authors'). In use the mean is always analytic."""
+    the option in every context (the authors'), whose deviation is always that of the return."""
     warp: str = "clip"
     """Map of the returns before the Gaussian process: none, clip or rank."""
     isotropic: bool = False
     """One length for all dimensions of the Gaussian process (the paper's) instead of one each."""
+    gp_axes: str = "automatic"
+    """Axes of the Gaussian process: own (one length for each context number and parameter), turned (one for each of
+    the directions in which the return varies), or automatic: turned where these numbers are more than four."""
     gp_fit_points: int = 512
     """Most rollouts that the marginal likelihood of the Gaussian process looks at."""
-    gp_max_points: int = 4096
+    gp_max_points: int = 1536
     """Most rollouts that the Gaussian process is conditioned on; beyond it, a subset."""
 
     def __post_init__(self) -> None:
@@ -132,8 +162,11 @@ class Settings:
             ("update", self.update, tuple(UPDATES)),
             ("gate", self.gate, GATES),
             ("exploration", self.exploration, EXPLORATIONS),
+            ("deviation", self.deviation, DEVIATIONS),
+            ("greedy choice", self.greedy, GREEDY),
             ("moments", self.gp_moments, GP_MOMENTS),
             ("warp", self.warp, WARPS),
+            ("axes", self.gp_axes, GP_AXES),
         ):
             if name not in valid:
                 raise UnknownNameError(kind, name, valid)
@@ -150,9 +183,11 @@ class Settings:
             ("resolution", 0.0, 1e3),
             ("restarts", 1, 1_000),
             ("minimum_share", 0.0, 1.0),
+            ("active_length", 0.0, 1e6),
+            ("valley", 0.0, 1.0),
             ("embedding_dimensions", 0, 1_000),
             ("epsilon", 0.0, 1e3),
-            ("ridge", 1e-12, 1e6),
+            ("support", 0.0, 1e6),
             ("variance_floor", 1e-12, 1e6),
             ("kappa", 0.0, 1e3),
             ("gp_fit_points", 2, 100_000),
@@ -165,6 +200,7 @@ class Settings:
             ("temperature", 1e-300, np.inf),
             ("flattening", 0.0, 1.0),
             ("feature_count", 1, 10_000),
+            ("ridge", 1e-12, 1e6),
         ):
             value = getattr(self, name)
             if value is not None and not low <= value <= high:

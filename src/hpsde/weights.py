@@ -92,7 +92,7 @@ def importance_weights(
     mask: Bool[Array, " N"],
     *,
     baseline: bool,
-    temperature: float | None,
+    temperature: Float[Array, ""] | None,
     target_ess: Float[Array, ""],
     kl_bound: Float[Array, ""],
     flattening: float | None,

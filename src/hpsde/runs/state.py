@@ -16,7 +16,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from hpsde import algorithm, ask_tell, behaviours, density, features, gating, gaussian, gp, learner, warp
+from hpsde import algorithm, ask_tell, behaviours, density, features, gating, gaussian, gp, learner, surface, warp
 from hpsde import initial as initial_policies
 from hpsde._archive import read_arrays, write_arrays
 from hpsde._precision import double_precision
@@ -27,7 +27,7 @@ from hpsde.gating import GPGate
 from hpsde.policy import HierarchicalPolicy
 from hpsde.rollouts import Units
 
-FORMAT, VERSION = "hpsde-learner", 1
+FORMAT, VERSION = "hpsde-learner", 2
 
 CLASSES = {
     kind.__name__: kind
@@ -47,6 +47,7 @@ CLASSES = {
         gp.Hyperparameters,
         initial_policies.EstimatedDensity,
         learner.Frame,
+        surface.Start,
         warp.Warp,
         HierarchicalPolicy,
         Units,
