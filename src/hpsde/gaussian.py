@@ -60,6 +60,7 @@ def fit(
     *,
     ridge: float | None,
     variance_floor: float,
+    pseudo_samples: float | None = None,
 ) -> LinearGaussian:
     """Weighted ridge regression with sample weights d_i >= 0 (their scale does not matter).
 
@@ -69,8 +70,8 @@ def fit(
     `ridge` None takes that of RIDGES whose error is least when each sample is left out in turn, e_i / (1 - h_i), h_i
     being the sample's pull on its own mean; errors of a parameter count in deviations of its own.
 
-    With fewer than 2 (D + 1) effective samples the correlations in Sigma are shrunk towards 0; variances never fall
-    under `variance_floor`. `parameters` are in standard units.
+    With fewer than 2 (D + 1) effective samples the correlations in Sigma are shrunk towards 0, or, however many there
+    are, by `pseudo_samples` without correlation; variances never fall under `variance_floor`. `parameters` are in standard units.
     """
     total = jnp.maximum(jnp.sum(d), 1e-300)
     d = d / total
@@ -97,6 +98,8 @@ def fit(
     covariance = (error.T * d[None, :]) @ error / jnp.maximum(1.0 - jnp.sum(d**2), 1e-3)
     size = parameters.shape[1]
     trust = jnp.minimum(effective / (2.0 * (size + 1.0)), 1.0)
+    if pseudo_samples is not None:
+        trust = effective / (effective + pseudo_samples)
     diagonal = jnp.diag(jnp.diagonal(covariance))
     covariance = trust * covariance + (1.0 - trust) * diagonal + variance_floor * jnp.eye(size)
     return LinearGaussian(xi_mean - phi_mean @ w, w, covariance)

@@ -230,7 +230,8 @@ def _fit_options(
     ridge: float,
     variance_floor: float,
 ) -> LinearGaussian:
-    fit = functools.partial(gaussian.fit, ridge=ridge, variance_floor=variance_floor)
+    pseudo_samples = parameters.shape[1] + 1.0
+    fit = functools.partial(gaussian.fit, ridge=ridge, variance_floor=variance_floor, pseudo_samples=pseudo_samples)
     return jax.vmap(fit, in_axes=(None, None, 0))(features, parameters, weights)
 
 
