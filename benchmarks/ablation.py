@@ -1,6 +1,6 @@
 """What each departure from the paper gains: one setting changed at a time.
 
-    python benchmarks/ablation.py [--seeds 3] [--tasks toy-double toy-triple puddle]
+    python benchmarks/ablation.py [--seeds 3] [--tasks toy-double ...]
 
 The seeds start at 1000. Prints and writes (benchmarks/results/ablation.csv) one row per variant and task: median and
 worst greedy mean return, seeds in which all solutions are covered with at most one surplus option, mean number of
@@ -71,7 +71,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first-seed", type=int, default=1000)
-    parser.add_argument("--tasks", nargs="+", default=["toy-double", "toy-triple", "puddle"])
+    parser.add_argument("--tasks", nargs="+", default=["toy-double", "toy-triple", "toy-curve", "puddle"])
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "ablation.csv")
     arguments = parser.parse_args()
     rows = []

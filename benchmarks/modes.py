@@ -1,6 +1,6 @@
 """Functions without context that have several maxima: how many of them the defaults find.
 
-    python benchmarks/modes.py [--seeds 5]
+    python benchmarks/modes.py [--seeds 5] [--settings '{"kl_bound": 2.5}']
 
 Prints and writes (benchmarks/results/modes.csv) one row per function: the maxima, how many some option lies within 0.3
 of, the options kept, and the best return.
@@ -15,6 +15,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
 import csv
+import json
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,7 @@ def main() -> None:
     """Learn each function over the seeds and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--settings", type=json.loads, default={}, help="settings other than the defaults, as JSON")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "modes.csv")
     arguments = parser.parse_args()
     rows = []
@@ -59,7 +61,13 @@ def main() -> None:
         found, kept, best = [], [], []
         for seed in range(arguments.seeds):
             policy = hpsde.learn(
-                function, initial=initial, rollouts=rollouts, initial_rollouts=200, seed=seed, progress=False
+                function,
+                initial=initial,
+                rollouts=rollouts,
+                initial_rollouts=200,
+                seed=seed,
+                progress=False,
+                **arguments.settings,
             )
             means = policy.option_means(np.zeros((1, 0)))[:, 0]
             distances = np.linalg.norm(means[:, None] - maxima[None], axis=-1)

@@ -71,7 +71,8 @@ def fit(
     being the sample's pull on its own mean; errors of a parameter count in deviations of its own.
 
     With fewer than 2 (D + 1) effective samples the correlations in Sigma are shrunk towards 0, or, however many there
-    are, by `pseudo_samples` without correlation; variances never fall under `variance_floor`. `parameters` are in standard units.
+    are, by `pseudo_samples` without correlation; variances never fall under `variance_floor`. `parameters` are in
+    standard units.
     """
     total = jnp.maximum(jnp.sum(d), 1e-300)
     d = d / total
