@@ -248,19 +248,19 @@ def scores(
 
     In use, without `optimism`, a GP gate gives the cautious or the expected returns.
     """
-    if isinstance(gate, GPGate) and optimism is None:
-        if gate.cautious:
+    if isinstance(gate, GPGate):
+        asked = (gate.process, options, kept, features, contexts, gate.axes)
+        if optimism is None and gate.cautious:
             mean, deviation = returns_of_means(gate.process, options, features, contexts, gate.axes)
             values = mean - deviation
+        elif optimism is None:
+            values = gp_means(*asked)
         else:
-            values = gp_means(gate.process, options, kept, features, contexts, gate.axes)
-    elif isinstance(gate, GPGate) and optimism is not None:
-        asked = (gate.process, options, kept, features, contexts, gate.axes)
-        if optimism.key is None:
-            mean, deviation = gp_moments(*asked, of_return=optimism.of_return)
-        else:
-            mean, deviation = sampled_gp_moments(optimism.key, *asked)
-        values = mean + optimism.kappa * deviation
+            if optimism.key is None:
+                mean, deviation = gp_moments(*asked, of_return=optimism.of_return)
+            else:
+                mean, deviation = sampled_gp_moments(optimism.key, *asked)
+            values = mean + optimism.kappa * deviation
     elif isinstance(gate, SoftmaxGate):
         values = softmax_log_probabilities(gate, features)
     else:

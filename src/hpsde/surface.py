@@ -78,10 +78,14 @@ def fit(
     return Surface(process, jnp.asarray(y), warp, jnp.asarray(axes), directions, relevance, start)
 
 
-def is_needed(data_rows: int, dimensions: int, settings: Settings) -> bool:
+def is_needed(rollouts: int, dimensions: int, settings: Settings) -> bool:
     """Whether anything asks for the process: it is the gate, or tells along what to look for options."""
-    seeks = settings.active_length > 0.0 and not settings.embedding_dimensions
-    return settings.gate == "gp" or (seeks and turns(settings.gp_axes, data_rows, dimensions))
+    return settings.gate == "gp" or (_seeks(settings) and turns(settings.gp_axes, rollouts, dimensions))
+
+
+def _seeks(settings: Settings) -> bool:
+    """Whether options are sought along the axes that matter."""
+    return settings.active_length > 0.0 and not settings.embedding_dimensions
 
 
 def turns(rule: str, rollouts: int, dimensions: int) -> bool:
@@ -96,7 +100,7 @@ def _active(
     """Directions and relevance of the axes whose length is within `active_length`; None, None where that is all."""
     lengths = np.exp(np.asarray(process.hyperparameters.log_lengths))
     active = (lengths < settings.active_length) | (lengths == lengths.min())
-    if not settings.active_length or settings.embedding_dimensions or active.all():
+    if not _seeks(settings) or active.all():
         return None, None
     return np.roll(axes[active], context_size, axis=1).T, 1.0 / lengths[active]
 
@@ -128,10 +132,13 @@ def _fit_process(
     z: np.ndarray, y: np.ndarray, mask: np.ndarray, start: gp.Hyperparameters | None, settings: Settings
 ) -> gp.GP:
     """The process at its likeliest hyper-parameters."""
-    hyperparameters, _ = gp.fit_hyperparameters(
-        z, y, mask, start, isotropic=settings.isotropic, fit_points=settings.gp_fit_points
-    )
-    return gp.posterior(hyperparameters, z, y, mask)
+    return gp.posterior(_likeliest(z, y, mask, start, settings)[0], z, y, mask)
+
+
+def _likeliest(
+    z: np.ndarray, y: np.ndarray, mask: np.ndarray, start: gp.Hyperparameters | None, settings: Settings
+) -> tuple[gp.Hyperparameters, gp.FitInfo]:
+    return gp.fit_hyperparameters(z, y, mask, start, isotropic=settings.isotropic, fit_points=settings.gp_fit_points)
 
 
 def _first_process(z: np.ndarray, y: np.ndarray, mask: np.ndarray, spreads: np.ndarray, settings: Settings) -> gp.GP:
@@ -144,9 +151,7 @@ def _first_process(z: np.ndarray, y: np.ndarray, mask: np.ndarray, spreads: np.n
     def found(length: float) -> tuple[gp.Hyperparameters, gp.FitInfo]:
         lengths = np.clip(length / spreads, *gp.DEFAULT_BOUNDS.length)
         start = gp.Hyperparameters(*(jnp.log(jnp.asarray(value)) for value in (lengths, SIGNAL, NOISE)))
-        return gp.fit_hyperparameters(
-            z, y, mask, start, isotropic=settings.isotropic, fit_points=settings.gp_fit_points
-        )
+        return _likeliest(z, y, mask, start, settings)
 
     best, _ = max((found(length) for length in FIRST_LENGTHS), key=lambda each: each[1].objective)
     return gp.posterior(best, z, y, mask)
