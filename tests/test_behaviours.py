@@ -135,18 +135,23 @@ def make_rollouts(rng, n):
     return rng.normal(size=(n, 1)), rng.normal(size=(n, 1)), rng.normal(-1.0, 0.1, size=n)
 
 
+def count_densities(monkeypatch):
+    """A list that grows by what is computed: an option's offset, which tells behaviours apart, and the sample."""
+    asked, original = [], behaviours._log_density
+
+    def counted(behaviour, contexts, features, parameters, *more):
+        name = tuple(np.asarray(behaviour.options.b)[0])
+        asked.extend((name, tuple(row)) for row in np.hstack([contexts, parameters]))
+        return original(behaviour, contexts, features, parameters, *more)
+
+    monkeypatch.setattr(behaviours, "_log_density", counted)
+    return asked
+
+
 def test_the_history_grows_with_rollouts_and_behaviours_and_computes_nothing_twice(monkeypatch):
     rng = np.random.default_rng(7)
     history, made = History(), [draw_behaviour(seed)[0] for seed in (10, 11, 12)]
-    asked = []
-
-    original = History.log_density
-
-    def counted(self, index, contexts, features, parameters, *more):
-        asked.extend((index, tuple(row)) for row in np.hstack([contexts, parameters]))
-        return original(self, index, contexts, features, parameters, *more)
-
-    monkeypatch.setattr(History, "log_density", counted)
+    asked = count_densities(monkeypatch)
     s, xi, log_initial = make_rollouts(rng, 30)
     made_by = np.zeros(30, dtype=int)
     assert_allclose(history.log_mixture(s, s, xi, log_initial, made_by), log_initial, rtol=1e-12)
@@ -184,20 +189,24 @@ def test_the_own_density_is_that_of_the_policy_that_made_the_rollout():
     assert_allclose(history.log_mixture(s, s, xi, log_initial, made_by), mixture, rtol=1e-9)
 
 
+def add_slanted(history, number, rng):
+    """A behaviour of three parameters, added to the history; its options, and its gate's decisions."""
+    factors = rng.normal(size=(SLOTS, 3, 3))
+    options = LinearGaussian(
+        jnp.asarray(rng.normal(size=(SLOTS, 3))),
+        jnp.asarray(rng.normal(size=(SLOTS, F, 3))),
+        jnp.asarray(factors @ factors.transpose(0, 2, 1) + 0.1 * np.eye(3)),
+    )
+    contexts, chosen = rng.normal(size=(20, 1)), rng.integers(0, 2, size=20)
+    history.add(number, options, contexts, chosen)
+    return options, contexts, chosen
+
+
 def test_the_density_of_combinations_is_the_mixture_of_the_projected_options():
-    """Three parameters seen along two directions, by scipy; and what was seen so far of all three stays."""
+    """Three parameters seen along two directions, by scipy; and of all three again what it was before."""
     rng = np.random.default_rng(20)
-    history, P, made = History(), rng.normal(size=(3, 2)), []
-    for number in (1, 4):
-        factors = rng.normal(size=(SLOTS, 3, 3))
-        options = LinearGaussian(
-            jnp.asarray(rng.normal(size=(SLOTS, 3))),
-            jnp.asarray(rng.normal(size=(SLOTS, F, 3))),
-            jnp.asarray(factors @ factors.transpose(0, 2, 1) + 0.1 * np.eye(3)),
-        )
-        contexts, chosen = rng.normal(size=(20, 1)), rng.integers(0, 2, size=20)
-        history.add(number, options, contexts, chosen)
-        made.append((options, contexts, chosen))
+    history, P = History(), rng.normal(size=(3, 2))
+    made = [add_slanted(history, number, rng) for number in (1, 4)]
     s, xi, log_initial = rng.normal(size=(30, 1)), rng.normal(size=(30, 3)), rng.normal(-1.0, 0.1, size=30)
     made_by = np.repeat([0, 1, 4], [15, 5, 10])
     whole = history.log_mixture(s, s, xi, log_initial, made_by)
@@ -214,6 +223,31 @@ def test_the_density_of_combinations_is_the_mixture_of_the_projected_options():
     assert_allclose(history.log_mixture(*given), np.log(np.array([15, 5, 10]) / 30 @ np.exp(table)), rtol=1e-8)
     assert_allclose(history.log_own(*given), np.choose(np.repeat([0, 1, 2], [15, 5, 10]), table), rtol=1e-8)
     assert_array_equal(history.log_mixture(*given[:5]), whole)
+
+
+def test_along_the_same_combinations_nothing_is_computed_twice_and_along_others_all_anew(monkeypatch):
+    rng, history = np.random.default_rng(21), History()
+    asked = count_densities(monkeypatch)
+    P, Q = rng.normal(size=(3, 2)), rng.normal(size=(3, 1))
+    every = rng.normal(size=(50, 1)), rng.normal(size=(50, 3)), rng.normal(-1.0, 0.1, size=50)
+    made_by = np.repeat([0, 1, 4], [20, 20, 10])
+
+    def computed(count, P):
+        """How many densities the first rollouts ask for; the result must not depend on what was computed before."""
+        s, xi, log_initial = (part[:count] for part in every)
+        given = (s, s, xi, log_initial, made_by[:count], P)
+        before = len(asked)
+        found = history.log_mixture(*given)
+        computed = len(asked) - before
+        assert_allclose(found, History(behaviours=history.behaviours, filled=[0, 0, 0]).log_mixture(*given), rtol=1e-9)
+        return computed
+
+    add_slanted(history, 1, rng)
+    assert [computed(30, P), computed(30, P), computed(40, P.copy())] == [30, 0, 10]
+    add_slanted(history, 4, rng)
+    assert [computed(50, P), computed(50, P)] == [10 + 50, 0]
+    assert [computed(50, Q), computed(50, Q)] == [2 * 50, 0]
+    assert [computed(50, None), computed(50, None), computed(50, P)] == [2 * 50, 0, 2 * 50]
 
 
 def test_a_behaviour_without_rollouts_counts_nothing():

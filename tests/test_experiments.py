@@ -396,7 +396,7 @@ def test_no_setting_of_hpsde_depends_on_the_task_beyond_what_the_task_gives():
     runs = [Run(task, variant, 100) for task in plan.PAPER_TASKS for variant in plan.PUDDLE.variants]
     found = claims.judge_open_parameters(runner.settings_of(runs), plan.PUDDLE.own_variants)
     assert found.verdict == HOLDS
-    assert found.differing[plan.DEFAULT] == ("features", "initial_rollouts", "max_options", "rollouts")
+    assert found.differing[plan.DEFAULT] == ("batch", "features", "initial_rollouts", "max_options", "rollouts")
 
 
 # ---------------------------------------------------------------- figures and page
@@ -601,6 +601,11 @@ def test_benchmarks_write_a_line_for_every_seed(name, tmp_path, monkeypatch, cap
     said = capsys.readouterr().out
     assert said.count("wanted") == len(script["TARGETS"])
     assert {"met", "missed"} == {line.rsplit(": ")[-1] for line in said.splitlines()[1:]}
+    changed = ["--seeds", "1", "--settings", '{"model_step": false}']
+    benchmark.main(given, "", tmp_path, [*changed, "--out", str(tmp_path / "changed.csv")])
+    assert asked[-1].variant.changes == {"model_step": False}
+    with pytest.raises(SystemExit):  # they must not overwrite those of the defaults
+        benchmark.main(given, "", tmp_path, changed)
     with pytest.raises(SystemExit, match="seed 9 failed: E: no"):
         benchmark.main(given, "", tmp_path, ["--seeds", "3", "--first-seed", "8", "--method", "hireps"])
     assert list(read_csv(tmp_path / f"{name}-hireps.csv")["seed"]) == [8]

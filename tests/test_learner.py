@@ -88,7 +88,9 @@ def test_rollouts_are_weighed_by_all_policies_that_made_them_in_their_shares():
     failed = np.arange(32) % 2 == 0
     learner.tell(contexts, proposal.parameters, np.zeros(32), failed=failed)
     usable = ~learner.rollouts.failed
-    assert learner._data(learner._frame, usable).mask.sum() == usable.sum() == 128 + 16
+    data = learner._data(learner._frame, usable)
+    assert data.mask.sum() == usable.sum() == 128 + 16
+    np.testing.assert_array_equal(data.initial, np.arange(len(data.mask)) < 128)
     uniform = np.where(np.abs(proposal.parameters[:, 0]) <= 1.0, 0.5, 0.0)
     mixture = (128 * uniform + 16 * np.exp(proposal.log_density)) / 144
     raw = learner._log_behaviour(learner._frame, usable, None) - learner.policy.units.log_volume
@@ -130,6 +132,19 @@ def test_the_temperature_is_that_of_the_first_rollouts_or_found_every_time():
             learner.policy  # noqa: B018 - learns
             found.append(learner.info.temperature)
         assert len(set(found)) == (1 if constant else 3)
+
+
+def test_a_landscape_lasts_until_there_are_twice_the_rollouts_that_it_was_found_from():
+    learner, found = small.make(initial_rollouts=64), []
+    for number, count in enumerate((64, 32, 32)):
+        contexts = small.draw_contexts(number, count, 1)
+        parameters = learner.ask(contexts).parameters
+        learner.tell(contexts, parameters, small.two_ridges(contexts, parameters))
+        learner.policy  # noqa: B018 - learns
+        found.append(learner._memory.landscape)
+    assert [each.rollouts for each in found] == [64, 64, 128]
+    assert found[0] is found[1]
+    small.assert_sound(learner.policy)
 
 
 def test_sampled_moments_of_the_gate_change_what_is_tried_and_nothing_else_before():
@@ -336,6 +351,8 @@ def test_settings_come_as_a_whole_or_by_name():
         {"exploration": "argmax"},
         {"warp": "none"},
         {"warp": "rank"},
+        {"target": "weighted"},
+        {"model_step": False},
         {"weight_sum": "n"},
         {"isotropic": True},
         {"embedding_dimensions": 2},
@@ -349,7 +366,9 @@ def test_other_settings_learn_too(changes):
     assert small.two_ridges(contexts, learner.policy.act(contexts)).mean() > small.two_ridges(*small.own_data()).mean()
 
 
-@pytest.mark.parametrize("changes", [{"weight_sum": "one"}, {"f": "exp", "temperature": 1.0, "flattening": 1.0}])
+@pytest.mark.parametrize(
+    "changes", [{"weight_sum": "one"}, {"f": "exp", "temperature": 1.0, "flattening": 1.0, "target": "weighted"}]
+)
 def test_the_papers_own_weights_give_a_sound_policy(changes):
     """Weights that sum to 1, or returns between 0 and 1 told apart by exp(R), are too little to split anything."""
     learner = small.run(small.make(**changes))

@@ -10,7 +10,7 @@ import pytest
 import hpsde
 import small
 from hpsde import AskTellError, InputError, UnknownNameError
-from hpsde.learning import iterate, measure
+from hpsde.learning import batch_size, iterate, measure
 from hpsde.methods import make_learner
 from hpsde.tasks import make_task, task_from_function
 
@@ -123,6 +123,20 @@ def test_rollouts_are_spent_to_the_last(rollouts, initial_rollouts, rounds):
     # No number of rollouts of its own to expect, so that the sizes of the others are met.
     learn(count, rollouts=rollouts, initial_rollouts=initial_rollouts, expected_rollouts=192)
     np.testing.assert_array_equal(np.cumsum(counts), rounds)
+
+
+@pytest.mark.parametrize(
+    ("rollouts", "batch", "wanted"),
+    [(10, None, 50), (2000, None, 50), (2040, None, 51), (40_000, None, 1000), (40_000, 7, 7), (10, 60, 60)],
+)
+def test_a_learning_step_comes_after_50_rollouts_or_a_fortieth_of_all_or_as_many_as_given(rollouts, batch, wanted):
+    assert batch_size(rollouts, batch) == wanted
+
+
+def test_without_a_batch_rounds_have_50_rollouts():
+    task = task_from_function(small.two_ridges, batched=True, **PLACES)
+    learner = make_learner("creps", task, initial_rollouts=60, expected_rollouts=192)
+    assert [step.rollouts for step in iterate(task, learner, rollouts=192)] == [60, 110, 160, 192]
 
 
 @pytest.mark.parametrize(

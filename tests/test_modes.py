@@ -91,4 +91,5 @@ def test_an_option_has_the_samples_of_all_gaussians_of_its_mode(assignment):
     assert_allclose(responsibilities, wanted * mask, atol=1e-6)
     assert_array_equal(np.asarray(mixture.mass) > 0.0, [True, True, True, True, False])
     _, every, _ = assign(chain(), points, mask, Settings(assignment=assignment, valley=1.0))
-    assert_array_equal(np.flatnonzero(every), [0, 1, 2, 3])
+    # The second is the likeliest of three samples, too few for an option that needs samples of its own.
+    assert_array_equal(np.flatnonzero(every), [0, 2, 3] if assignment == "hard" else [0, 1, 2, 3])

@@ -290,7 +290,7 @@ def make_two_lines():
 def test_every_kept_option_is_trained_on_its_own_samples(update):
     returns, contexts, parameters, base = make_two_lines()
     kept = np.array([True, True, False])
-    arrays = (jnp.asarray(part) for part in (returns, contexts, parameters, base, base, kept))
+    arrays = (jnp.asarray(part) for part in (returns, contexts, contexts, parameters, base, base, kept))
     policies = fit_options(*arrays, update=update, epsilon=1.0, support=0.0, ridge=1e-3, variance_floor=1e-6)
     weigh = {"reps": reps_weights, "rwr": rwr_weights}[update]
     for o, slope in enumerate((1.0, -1.0)):
@@ -307,19 +307,19 @@ def test_every_kept_option_is_trained_on_its_own_samples(update):
     assert_array_equal(policies.Sigma[2], np.eye(1))
 
 
-def test_support_is_for_each_feature_and_one_more(monkeypatch):
+def test_support_is_for_each_feature_and_one_more_whatever_is_matched(monkeypatch):
     asked = []
 
     def update(returns, features, base, target, *, epsilon, least):
-        asked.append((epsilon, least))
+        asked.append((epsilon, least, features.shape[1]))
         return base
 
     monkeypatch.setitem(UPDATES, "own", update)
     returns, contexts, parameters, base = make_two_lines()
     features = np.hstack([contexts, contexts**2])
-    arrays = (jnp.asarray(part) for part in (returns, features, parameters, base, base, np.ones(3, dtype=bool)))
-    fit_options(*arrays, update="own", epsilon=2.0, support=7.0, ridge=1e-3, variance_floor=1e-6)
-    assert set(asked) == {(2.0, 3 * 7.0)}
+    parts = (returns, features, features[:, :1], parameters, base, base, np.ones(3, dtype=bool))
+    fit_options(*map(jnp.asarray, parts), update="own", epsilon=2.0, support=7.0, ridge=1e-3, variance_floor=1e-6)
+    assert set(asked) == {(2.0, 3 * 7.0, 1)}
 
 
 def test_combinations_of_the_parameters_are_gaussian_too():

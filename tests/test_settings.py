@@ -11,13 +11,24 @@ from hpsde.density import DENSITY_METHODS
 from hpsde.features import FEATURE_NAMES
 from hpsde.gating import GATES, GP_MOMENTS
 from hpsde.options import UPDATES
-from hpsde.settings import ASSIGNMENTS, BASES, BEHAVIOURS, DEVIATIONS, EXPLORATIONS, GP_AXES, GREEDY, WEIGHT_SUMS
+from hpsde.settings import (
+    ASSIGNMENTS,
+    BASES,
+    BEHAVIOURS,
+    DEVIATIONS,
+    EXPLORATIONS,
+    GP_AXES,
+    GREEDY,
+    TARGETS,
+    WEIGHT_SUMS,
+)
 from hpsde.warp import WARPS
 from hpsde.weights import RETURN_FUNCTIONS
 
 NAMES = {
     "f": RETURN_FUNCTIONS,
     "features": FEATURE_NAMES,
+    "target": TARGETS,
     "density": DENSITY_METHODS,
     "weight_sum": WEIGHT_SUMS,
     "assignment": ASSIGNMENTS,

@@ -19,7 +19,7 @@ from hpsde import FileFormatError
 from hpsde._tree import build, flatten
 from hpsde.density import Mixture
 from hpsde.initial import EstimatedDensity
-from hpsde.runs.state import CLASSES, _digest, load_state, save_state
+from hpsde.runs.state import CLASSES, VERSION, _digest, load_state, save_state
 
 
 class Pair(NamedTuple):
@@ -149,11 +149,11 @@ def test_a_learner_with_the_state_goes_on_to_the_same_bits(learner, path):
         np.testing.assert_array_equal(part, wanted)
 
 
-def test_directions_axes_and_temperature_are_remembered_to_the_bit(tmp_path):
+def test_landscape_axes_and_temperature_are_remembered_to_the_bit(tmp_path):
     """With turned axes the next estimate starts from all of them."""
     learner, other = (small.make(seed=7, gp_axes="turned") for _ in range(2))
     small.run(learner, rounds=(128,)).policy  # noqa: B018 - learns
-    assert learner._memory.directions.shape == (2, 1)
+    assert learner._memory.landscape.directions.shape == (2, 1)
     assert learner._memory.surface.axes.shape == (2, 2)
     save_state(learner, tmp_path / "learner.npz", "this run")
     load_state(other, tmp_path / "learner.npz", "this run")
@@ -208,7 +208,8 @@ def test_truncated_states_are_refused(path, saved):
     "change",
     [
         {"version": 1},
-        {"version": 3},
+        {"version": 2},
+        {"version": 4},
         {"format": "hpsde-policy"},
         {"digest": "0"},
         {"state": {}},
@@ -254,7 +255,13 @@ def test_nothing_in_a_state_is_run(path, saved, tmp_path):
     arrays = fields(saved)
     hostile = np.array([Payload(tmp_path / "run")], dtype=object)
     arrays.pop("header")
-    header = {"format": "hpsde-learner", "version": 2, "origin": "this run", "digest": _digest(arrays), "state": {}}
+    header = {
+        "format": "hpsde-learner",
+        "version": VERSION,
+        "origin": "this run",
+        "digest": _digest(arrays),
+        "state": {},
+    }
     with open(path, "wb") as file:
         np.savez(file, header=np.array(json.dumps(header)), hostile=hostile, **arrays)
     refused(path)

@@ -127,17 +127,21 @@ def test_when_axes_are_turned(rule, rollouts, dimensions, wanted):
 @pytest.mark.parametrize(
     ("changes", "dimensions", "wanted"),
     [
-        ({}, 2, True),
-        ({"gate": "softmax"}, 2, False),
-        ({"gate": "softmax"}, 7, True),
-        ({"gate": "marginal", "active_length": 0.0}, 7, False),
-        ({"gate": "marginal", "embedding_dimensions": 2}, 7, False),
-        ({"gate": "softmax", "gp_axes": "own"}, 7, False),
-        ({"gp_axes": "own"}, 7, True),
+        ({"gate": "gp"}, 2, True),
+        ({}, 2, False),
+        ({"target": "modelled"}, 2, True),
+        ({"model_step": True}, 2, True),
+        ({}, 7, True),
+        ({"active_length": 0.0}, 7, False),
+        ({"embedding_dimensions": 2}, 7, False),
+        ({"gp_axes": "own"}, 7, False),
+        ({"gate": "gp", "gp_axes": "own"}, 7, True),
     ],
 )
 def test_the_process_is_fitted_where_something_asks_for_it(changes, dimensions, wanted):
-    assert is_needed(500, dimensions, Settings(**changes)) == wanted
+    nothing = {"gate": "softmax", "target": "weighted", "model_step": False}
+    assert is_needed(500, dimensions, Settings(**(nothing | changes))) == wanted
+    assert is_needed(500, dimensions, Settings())
 
 
 def test_combinations_of_the_parameters_are_what_directions_see_of_them():

@@ -29,7 +29,7 @@ def make_data(seed=0, spread=0.5, returns=None):
     parts = [contexts, parameters, returns, contexts.copy(), log_behaviour]
     for part in parts:
         part[~REAL] = 0.0
-    return Data(*parts, mask=REAL)
+    return Data(*parts, mask=REAL, initial=REAL)
 
 
 def compute_weights(data, settings):
@@ -204,8 +204,8 @@ def test_the_scale_of_the_density_does_not_matter():
 def test_what_padding_holds_does_not_matter():
     data = make_data(5)
     plain = compute_weights(data, Settings())
-    parts = [np.where(REAL.reshape(-1, *[1] * (part.ndim - 1)), part, 33.0) for part in data[:-1]]
-    changed = compute_weights(Data(*parts, mask=REAL), Settings())
+    parts = [np.where(REAL.reshape(-1, *[1] * (part.ndim - 1)), part, 33.0) for part in data[:-2]]
+    changed = compute_weights(Data(*parts, mask=REAL, initial=~REAL), Settings())
     assert_array_equal(changed.weights[~REAL], 0.0)
     assert_allclose(changed.weights, plain.weights, rtol=1e-6)
 

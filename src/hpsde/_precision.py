@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 import jax
+import jax.numpy as jnp
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -21,3 +22,9 @@ def double_precision(function: Callable[P, T]) -> Callable[P, T]:
             return function(*args, **kwargs)
 
     return wrapped
+
+
+def single(tree: T) -> T:
+    """The numbers of a tree in single precision: enough to climb by, and twice as fast."""
+    arrays = jax.tree.map(jnp.asarray, tree)
+    return jax.tree.map(lambda array: array if array.dtype == bool else array.astype(jnp.float32), arrays)

@@ -9,13 +9,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hpsde import density, gating, modes, options, surface, weights
+from hpsde import density, gating, landscape, model_step, modes, options, surface, weights
 from hpsde._shapes import Array
 from hpsde.density import Mixture
 from hpsde.embedding import LaplacianEigenmaps
 from hpsde.gating import Gate, GPGate
 from hpsde.gaussian import LinearGaussian
+from hpsde.landscape import Landscape
 from hpsde.settings import Settings
+
+LEAST_MEMBERS = 5  # rollouts of an option, where it has rollouts of its own (hard assignment)
 
 
 class Data(NamedTuple):
@@ -27,6 +30,7 @@ class Data(NamedTuple):
     features: np.ndarray  # [N, F]
     log_behaviour: np.ndarray  # [N] log pi_old, up to a constant
     mask: np.ndarray  # [N]
+    initial: np.ndarray  # [N] which of them are the initial policy's
 
     @property
     def joint(self) -> np.ndarray:
@@ -35,10 +39,10 @@ class Data(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What one re-estimation hands to the next: starts for the mixture and for the Gaussian process, and T."""
+    """What one re-estimation hands to the next: starts for mixture and Gaussian process, the landscape, and T."""
 
-    mixture: Mixture | None = None
-    directions: np.ndarray | None = None  # [S + D, E] from [s, xi] to the coordinates of that mixture
+    mixture: Mixture | None = None  # along the directions of the landscape
+    landscape: Landscape | None = None
     surface: surface.Start = surface.Start()
     temperature: float | None = None
 
@@ -73,27 +77,71 @@ def approximate_return(
     """
     if not surface.is_needed(int(data.mask.sum()), data.joint.shape[1], settings):
         return None
+    return _fit_surface(key, data, None, spreads, memory.surface, settings)
+
+
+def _fit_surface(
+    key: Array, data: Data, temperature: float | None, spreads: np.ndarray, start: surface.Start, settings: Settings
+) -> surface.Surface:
     # Which returns are good, for the warp; pi_old is not known yet, and not needed for that.
-    even = data._replace(log_behaviour=np.zeros(len(data.mask)))
-    share = np.asarray(compute_weights(even, None, settings).weights)
+    share = np.asarray(compute_weights(data, temperature, settings).weights)
     size = data.contexts.shape[1]
-    return surface.fit(key, data.joint, size, data.returns, share, data.mask, spreads, memory.surface, settings)
+    return surface.fit(key, data.joint, size, data.returns, share, data.mask, spreads, start, settings)
+
+
+def survey(
+    key: Array,
+    data: Data,
+    approximated: surface.Surface | None,
+    spreads: np.ndarray,
+    memory: Memory,
+    settings: Settings,
+) -> Landscape | None:
+    """The landscape in which options are sought: the last one, or one that these rollouts show.
+
+    The first is the surface itself. Later ones see as many initial rollouts as others, and returns at the T of f: the
+    surface follows the policy, and what lies between the solutions is flat for it.
+    """
+    last, count = memory.landscape, int(data.mask.sum())
+    if approximated is None or last is None:
+        return None if approximated is None else landscape.make(approximated, count)
+    if not landscape.is_old(last, count):
+        return last
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    part = np.isin(np.arange(len(data.mask)), landscape.choose(rng, data.initial, data.mask))
+    start = surface.Start(last.hyperparameters, None if last.axes is None else np.asarray(last.axes))
+    found = _fit_surface(key, data._replace(mask=part), memory.temperature, spreads, start, settings)
+    return landscape.make(found, count)
 
 
 def reestimate(
-    key: Array, data: Data, approximated: surface.Surface | None, memory: Memory, settings: Settings
+    key: Array,
+    data: Data,
+    approximated: surface.Surface | None,
+    surveyed: Landscape | None,
+    memory: Memory,
+    settings: Settings,
 ) -> tuple[Estimate, Memory, StepInfo]:
     """One pass of Algorithm 1's outer loop, from the rollouts D to the options and their gate."""
     # Compute the importance of each sample W~(s_i, xi_i).
     importance = compute_weights(data, memory.temperature, settings)
     # Estimate p(o | s_i, xi_i) through density estimation using W~.
-    points = embed(data, approximated, settings)
-    mixture, fitted = estimate_density(key, data, points, importance, approximated, memory, settings)
-    # Assign the samples to the options with enough weight.
-    mixture, kept, responsibilities = assign(mixture, points, data.mask, settings)
+    key, key_samples, key_step = jax.random.split(key, 3)
+    # Other directions, or an embedding, are other coordinates: nothing to start from.
+    start = memory.mixture if surveyed is memory.landscape and not settings.embedding_dimensions else None
+    if surveyed is not None and is_modelled(settings):
+        target, shares = draw_target(key_samples, data, surveyed, importance, settings)
+        mixture, fitted = estimate_density(key, target, shares, surveyed, start, settings)
+    else:
+        mixture, fitted = estimate_density(key, data, importance, surveyed, start, settings)
+    # Assign the rollouts to the options with enough weight.
+    mixture, kept, responsibilities = assign(mixture, embed(data, surveyed, settings), data.mask, settings)
     weighted = responsibilities * np.asarray(importance.weights)
+    kept = kept & (weighted.sum(axis=1) > 1e-300)  # where the model promises more than it should, none has any weight
     # Train every option's policy.
     policies = train_options(data, kept, responsibilities, weighted, settings)
+    if settings.model_step and approximated is not None:
+        policies = improve_options(key_step, data, policies, kept, weighted, approximated)
     # Train the gate.
     gate = train_gate(data, weighted, approximated, settings)
     mean_returns = weighted @ np.where(data.mask, data.returns, 0.0) / np.maximum(weighted.sum(axis=1), 1e-300)
@@ -104,12 +152,11 @@ def reestimate(
         flattening=float(importance.flattening),
         options_kept=int(kept.sum()),
         lower_bound=float(fitted.lower_bound),
-        warm=memory.mixture is not None and int(fitted.chosen) == len(fitted.bounds) - 1,
+        warm=start is not None and int(fitted.chosen) == len(fitted.bounds) - 1,
     )
     temperature = float(importance.temperature) if settings.constant_temperature else None
-    if approximated is None:
-        return estimate, Memory(mixture, temperature=temperature), info
-    return estimate, Memory(mixture, approximated.directions, approximated.start, temperature), info
+    begun = surface.Start() if approximated is None else approximated.start
+    return estimate, Memory(mixture, surveyed, begun, temperature), info
 
 
 _importance_weights = functools.partial(jax.jit, static_argnames=("baseline", "flattening"))(weights.importance_weights)
@@ -152,22 +199,48 @@ def return_temperature(data: Data, importance: weights.ImportanceWeights, settin
     return float(np.sqrt(share @ (returns - share @ returns) ** 2)) or 1.0
 
 
-def embed(data: Data, approximated: surface.Surface | None, settings: Settings) -> np.ndarray:
+def is_modelled(settings: Settings) -> bool:
+    """Whether the density is estimated from samples of the landscape. An eigenmap is one of rollouts."""
+    return settings.target == "modelled" and not settings.embedding_dimensions
+
+
+def draw_target(
+    key: Array, data: Data, surveyed: Landscape, importance: weights.ImportanceWeights, settings: Settings
+) -> tuple[Data, weights.ImportanceWeights]:
+    """Samples of the density to be estimated, drawn by the modelled return, and their weights by f."""
+    T, size = return_temperature(data, importance, settings), data.contexts.shape[1]
+    share = np.asarray(importance.weights)
+    drawn = landscape.sample(key, surveyed, data.joint, size, data.returns, share, data.initial, data.mask, T)
+    every, returns = np.ones(len(drawn.rows), dtype=bool), drawn.returns
+    if settings.f == "linear" or callable(settings.f):  # f may know no returns but those that rollouts have
+        returns = np.clip(returns, data.returns[data.mask].min(), data.returns[data.mask].max())
+    target = Data(
+        contexts=drawn.joint[:, :size],
+        parameters=drawn.joint[:, size:],
+        returns=returns,
+        features=data.features[drawn.rows],
+        log_behaviour=np.zeros(len(every)),
+        mask=every,
+        initial=every,
+    )
+    return target, compute_weights(target, float(importance.temperature), settings)
+
+
+def embed(data: Data, surveyed: Landscape | None, settings: Settings) -> np.ndarray:
     """The points that are clustered: [s, xi], what the return sees of it, or its Laplacian eigenmap."""
     if settings.embedding_dimensions:
         return LaplacianEigenmaps(dimensions=settings.embedding_dimensions).fit(data.joint, data.mask).coordinates
-    if approximated is None or approximated.directions is None:
+    if surveyed is None or surveyed.directions is None:
         return data.joint
-    return data.joint @ approximated.directions
+    return data.joint @ surveyed.directions
 
 
 def estimate_density(
     key: Array,
     data: Data,
-    points: np.ndarray,
     importance: weights.ImportanceWeights,
-    approximated: surface.Surface | None,
-    memory: Memory,
+    surveyed: Landscape | None,
+    start: Mixture | None,
     settings: Settings,
 ) -> tuple[Mixture, density.FitInfo]:
     """The weighted mixture over the points. Weights are counts: what they sum to is what the data weigh."""
@@ -178,11 +251,9 @@ def estimate_density(
         alpha = settings.coarsening * (1 + size * (size + 3) // 2)
         total = total * alpha / (total + alpha)
     counts = importance.weights * total
-    x = jnp.asarray(points)
+    x = jnp.asarray(embed(data, surveyed, settings))
     prior = density.default_prior(x, counts, settings.max_options)
-    relevance = None if approximated is None else approximated.relevance
-    # An embedding has new coordinates every time: nothing to start from.
-    warm = None if settings.embedding_dimensions else last_mixture(data, points, memory)
+    relevance = None if surveyed is None else surveyed.relevance
     return density.fit(
         key,
         x,
@@ -190,23 +261,11 @@ def estimate_density(
         prior,
         max_components=settings.max_options,
         restarts=settings.restarts,
-        warm=warm,
+        warm=start,
         method=settings.density,
         resolution=settings.resolution,
         emphasis=None if relevance is None else jnp.asarray(relevance),
     )
-
-
-def last_mixture(data: Data, points: np.ndarray, memory: Memory) -> Mixture | None:
-    """The last mixture, in the coordinates of the points: those that it was found in may have been others."""
-    if memory.mixture is None or (memory.directions is None and points.shape[1] == data.joint.shape[1]):
-        return memory.mixture
-    before = data.joint if memory.directions is None else data.joint @ memory.directions
-    change = np.linalg.lstsq(before[data.mask], points[data.mask], rcond=None)[0]
-    moved = density.project(memory.mixture, jnp.asarray(change))
-    # More coordinates than before have no variance in some direction.
-    spread = np.diag(1e-6 * points[data.mask].var(axis=0))
-    return moved._replace(K_inverse=moved.K_inverse + moved.nu[:, None, None] * jnp.asarray(spread)[None])
 
 
 def assign(
@@ -227,8 +286,11 @@ def assign(
     kept = kept & (mode == np.arange(len(kept)))
     if settings.assignment == "hard":
         best = responsibilities.argmax(axis=0)
+        # An option may be the likeliest of few rollouts, or of none: these go to others.
+        members = np.bincount(best[mask], minlength=len(kept))
+        kept = kept & (members >= min(LEAST_MEMBERS, members.max()))
+        best = np.where(kept[:, None], responsibilities, -1.0).argmax(axis=0)
         responsibilities = (np.arange(len(kept))[:, None] == best).astype(float)
-        kept = kept & np.isin(np.arange(len(kept)), best[mask])  # an option may be the likeliest of no sample
         mixture = density.select(mixture, jnp.asarray(np.isin(mode, np.flatnonzero(kept))))
     return mixture, kept, responsibilities * mask
 
@@ -246,9 +308,12 @@ def train_options(
 ) -> LinearGaussian:
     """Every option's policy by the chosen policy search on the samples that belong to it."""
     base = weighted if settings.base == "weighted" else responsibilities
+    # Options are worse at the edge of the contexts: that REPS keeps the mean alone would draw them to the middle.
+    squares = data.contexts**2 if settings.match_squares else data.contexts[:, :0]
     return _fit_options(
         jnp.asarray(np.where(data.mask, data.returns, 0.0)),
         jnp.asarray(data.features),
+        jnp.asarray(np.hstack([data.features, squares])),
         jnp.asarray(data.parameters),
         jnp.asarray(base),
         jnp.asarray(weighted),
@@ -259,6 +324,20 @@ def train_options(
         ridge=settings.ridge,
         variance_floor=settings.variance_floor,
     )
+
+
+def improve_options(
+    key: Array,
+    data: Data,
+    policies: LinearGaussian,
+    kept: np.ndarray,
+    weighted: np.ndarray,
+    approximated: surface.Surface,
+) -> LinearGaussian:
+    """The options after a step on the modelled return; see model_step.py."""
+    axes = jnp.eye(data.joint.shape[1]) if approximated.axes is None else approximated.axes
+    arrays = (jnp.asarray(each) for each in (kept, data.contexts, data.features, weighted))
+    return model_step.improve(key, approximated.process, axes, policies, *arrays)
 
 
 def train_gate(data: Data, weighted: np.ndarray, approximated: surface.Surface | None, settings: Settings) -> Gate:

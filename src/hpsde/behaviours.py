@@ -89,6 +89,7 @@ class History:
     behaviours: dict[int, Behaviour] = field(default_factory=dict)
     table: np.ndarray = field(default_factory=lambda: np.zeros((1, 0)))
     filled: list[int] = field(default_factory=lambda: [0])  # how many rollouts each row of the table has
+    combinations: np.ndarray | None = None  # P of the parameters that the table is of; None: of the parameters
 
     def add(self, number: int, options: LinearGaussian, contexts: np.ndarray, chosen: np.ndarray) -> None:
         """Decisions of a policy's gate at standardised contexts [B, S]: a new behaviour, or more of the last one."""
@@ -154,20 +155,10 @@ class History:
         log_initial: np.ndarray,
         P: np.ndarray | None,
     ) -> np.ndarray:
-        """The table of log densities, with what is new; of combinations, which differ every time, a new table."""
-        if P is not None:
-            seen, projection = parameters @ P, jnp.asarray(P)
-            rows = [
-                _log_density(
-                    behaviour._replace(options=_project(behaviour.options, projection)),
-                    contexts,
-                    features,
-                    seen,
-                    self.expected_rollouts,
-                )
-                for behaviour in self.behaviours.values()
-            ]
-            return np.stack([log_initial, *rows])
+        """The table of log densities, with what is new; where combinations are others than the last, a new table."""
+        if not _same(P, self.combinations):
+            self.table, self.filled, self.combinations = np.zeros((1, 0)), [0] * len(self.filled), P
+        parameters = parameters if P is None else parameters @ P
         table = np.empty((len(self.behaviours) + 1, len(contexts)))
         table[: len(self.table), : self.table.shape[1]] = self.table
         table[0] = log_initial
@@ -176,14 +167,23 @@ class History:
             if first < len(contexts):
                 # A new behaviour is asked about all rollouts, an old one about the newest.
                 expected = 0 if first else self.expected_rollouts
-                table[row, first:] = self.log_density(
-                    number, contexts[first:], features[first:], parameters[first:], expected
+                table[row, first:] = _log_density(
+                    self._seen(number, P), contexts[first:], features[first:], parameters[first:], expected
                 )
         self.table, self.filled = table, [len(contexts)] * len(table)
         return table
 
+    def _seen(self, number: int, P: np.ndarray | None) -> Behaviour:
+        """A behaviour as the combinations show it."""
+        behaviour = self.behaviours[number]
+        return behaviour if P is None else behaviour._replace(options=_project(behaviour.options, jnp.asarray(P)))
+
 
 _project = jax.jit(gaussian.project)
+
+
+def _same(P: np.ndarray | None, Q: np.ndarray | None) -> bool:
+    return (P is None and Q is None) or (P is not None and Q is not None and np.array_equal(P, Q))
 
 
 def _log_density(

@@ -27,7 +27,7 @@ from hpsde.gp_fit import (
     spread_subset,
 )
 from hpsde.gp_lapack import condition_by_lapack
-from hpsde.gp_model import GP, Hyperparameters, condition, predict
+from hpsde.gp_model import GP, Hyperparameters, condition, predict, predict_mean
 from hpsde.gp_moments import OptionMoments, option_moments
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "option_moments",
     "posterior",
     "predict",
+    "predict_mean",
     "spread_subset",
     "with_inverse",
 ]

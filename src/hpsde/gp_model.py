@@ -140,3 +140,10 @@ def predict(gp: GP, z_new: Float[Array, "C Z"]) -> tuple[Float[Array, " C"], Flo
     k = signal_variance * jnp.exp(-0.5 * distances)
     variance = signal_variance - jnp.sum((k @ gp.K_inverse) * k, axis=1)
     return gp.mean + k @ gp.beta, jnp.maximum(variance, 0.0)
+
+
+def predict_mean(gp: GP, z_new: Float[Array, "C Z"]) -> Float[Array, " C"]:
+    """The mean alone, m + k' beta, without K^-1; of processes in single precision, too."""
+    lengths = jnp.exp(gp.hyperparameters.log_lengths)[None, :]
+    distances = squared_distances((z_new - gp.centre[None, :]) / lengths, gp.z / lengths)
+    return gp.mean + jnp.exp(2.0 * gp.hyperparameters.log_signal - 0.5 * distances) @ gp.beta

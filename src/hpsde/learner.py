@@ -11,7 +11,7 @@ import numpy as np
 from hpsde._padding import pad_rows, padded_size
 from hpsde._precision import double_precision
 from hpsde._shapes import Array
-from hpsde.algorithm import Data, Memory, approximate_return, reestimate
+from hpsde.algorithm import Data, Memory, approximate_return, reestimate, survey
 from hpsde.ask_tell import DENSITY, Info, Learner, Proposal
 from hpsde.behaviours import History
 from hpsde.features import FeatureMap, make_features
@@ -84,14 +84,17 @@ class HPSDE(Learner):
         if self._frame is None or not self._history.behaviours:
             # Until a policy has been asked, only the memory is in the units of the old frame.
             self._frame, self._memory = self._make_frame(usable), Memory()
-        key_density, key_surface = jax.random.split(key)
+        key_density, key_surface, key_survey = jax.random.split(key, 3)
         frame = self._frame
         data = self._data(frame, usable)
         approximated = approximate_return(key_surface, data, frame.units.spreads, self._memory, self.settings)
-        directions = None if approximated is None else approximated.directions
+        surveyed = survey(key_survey, data, approximated, frame.units.spreads, self._memory, self.settings)
+        directions = None if surveyed is None else surveyed.directions
         log_behaviour = self._log_behaviour(frame, usable, directions)[usable]
         data = data._replace(log_behaviour=pad_rows(log_behaviour, len(data.mask)))
-        estimate, self._memory, step = reestimate(key_density, data, approximated, self._memory, self.settings)
+        estimate, self._memory, step = reestimate(
+            key_density, data, approximated, surveyed, self._memory, self.settings
+        )
         self.info = replace(self.info, **step._asdict())
         return HierarchicalPolicy(
             standard_options=estimate.options,
@@ -121,6 +124,7 @@ class HPSDE(Learner):
             features=pad_rows(frame.features(contexts), rows),
             log_behaviour=np.zeros(rows),
             mask=np.arange(rows) < len(returns),
+            initial=pad_rows(self.rollouts.behaviour[usable] == 0, rows),
         )
 
     def _log_behaviour(self, frame: Frame, usable: np.ndarray, directions: np.ndarray | None) -> np.ndarray:

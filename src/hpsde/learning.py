@@ -21,7 +21,7 @@ from hpsde.rollouts import rollout_seed, seed_argument
 from hpsde.tasks.solutions import coverage_and_surplus
 from hpsde.tasks.task import TaskExtras, check_task, task_extras, task_from_function, task_measures
 
-BATCH = 50
+BATCH, LEARNING_STEPS = 50, 40
 
 
 @dataclass(frozen=True)
@@ -57,16 +57,16 @@ def sample_contexts(task: Any, seed: int, iteration: int, n: int) -> np.ndarray:
 
 
 def iterate(
-    task: Any, learner: Learner, *, rollouts: int, batch: int = BATCH, initial_rollouts: int | None = None
+    task: Any, learner: Learner, *, rollouts: int, batch: int | None = None, initial_rollouts: int | None = None
 ) -> Iterator[Iteration]:
     """Learn `task` until `rollouts` have been done in all, the initial ones included. One item per round.
 
-    The first round has `initial_rollouts` (the learner's own number by default), the others `batch`. A learner
-    that has rollouts already goes on from there.
+    The first round has `initial_rollouts` (the learner's own number by default), the others `batch` (by default as
+    `batch_size` says). A learner that has rollouts already goes on from there.
     """
     learning, evaluating = _Clock(), _Clock()
     first = learner.initial_rollouts if initial_rollouts is None else initial_rollouts
-    first, batch = check_count("initial_rollouts", first, 1), check_count("batch", batch, 1)
+    first, batch = check_count("initial_rollouts", first, 1), batch_size(rollouts, batch)
     while (done := len(learner.rollouts)) < rollouts:
         iteration = learner.rollouts.next_iteration
         n = min(first if done == 0 else batch, rollouts - done)
@@ -113,7 +113,7 @@ def learn(
     contexts: Any = None,
     rollouts: int | None = None,
     initial_rollouts: int | None = None,
-    batch: int = BATCH,
+    batch: int | None = None,
     batched: bool = False,
     method: str = DEFAULT_METHOD,
     seed: int = 0,
@@ -128,7 +128,8 @@ def learn(
     A return that is not finite counts as a failed rollout; what the function raises passes through.
 
     `rollouts` is how many there are in all, 1050 unless the task says otherwise, and `initial_rollouts` how
-    many of them, by default 4 of 7, are drawn from `initial`. Settings (`hpsde.Settings`) are given by name.
+    many of them, by default 4 of 7, are drawn from `initial`; `batch` is how many there are between two learning
+    steps, by default 50, or a fortieth of all where that is more. Settings (`hpsde.Settings`) are given by name.
     """
     if not hasattr(task, "evaluate"):
         task = task_from_function(task, initial=initial, contexts=contexts, batched=batched)
@@ -146,6 +147,11 @@ def learn(
             mean_return = float(finite.mean()) if len(finite) else None
             bar.update(each.rollouts, mean_return=mean_return, options_kept=each.info.options_kept, ess=each.info.ess)
     return learner.policy
+
+
+def batch_size(rollouts: int, batch: int | None = None) -> int:
+    """Rollouts between two learning steps: those given, or 50, or a fortieth of all where that is more."""
+    return max(BATCH, rollouts // LEARNING_STEPS) if batch is None else check_count("batch", batch, 1)
 
 
 def budget(extras: TaskExtras, initial_rollouts: int | None, rollouts: int | None) -> tuple[int, int]:

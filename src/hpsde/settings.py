@@ -27,6 +27,7 @@ GP_AXES = ("automatic", "turned", "own")
 EXPLORATIONS = ("softmax", "argmax")
 GREEDY = ("cautious", "expected")
 DEVIATIONS = ("mean", "return")
+TARGETS = ("modelled", "weighted")
 BASES = ("assigned", "weighted")
 BEHAVIOURS = ("mixture", "own")
 
@@ -83,6 +84,9 @@ class Settings:
     ess_floor: float = 0.3
     """Effective samples that importance weighting alone must leave, as a share of all rollouts."""
 
+    target: str = "modelled"
+    """What the density estimation sees: samples drawn by the modelled return (modelled), or the rollouts with their
+    importance weights (weighted, the paper's)."""
     density: str = "vb"
     """Density estimation: vb (variational Bayes) or em (maximum likelihood)."""
     weight_sum: str = "ess"
@@ -117,6 +121,10 @@ class Settings:
     support: float = 4.0
     """Effective samples that the options' policy search must leave to an option, for each feature and one more; 0 is
     the paper's."""
+    match_squares: bool = True
+    """REPS keeps the mean of the contexts' squares beside that of the features; False is the paper's."""
+    model_step: bool = True
+    """After its policy search an option's mean moves uphill on the modelled return; False is the paper's."""
     ridge: float | None = None
     """Ridge of the options' regression; by default that with which samples left out are predicted best."""
     variance_floor: float = 1e-6
@@ -154,6 +162,7 @@ class Settings:
         for each in fields(self):
             check_type(each.name, each.type, getattr(self, each.name))
         for kind, name, valid in (
+            ("target", self.target, TARGETS),
             ("density", self.density, DENSITY_METHODS),
             ("weight sum", self.weight_sum, WEIGHT_SUMS),
             ("assignment", self.assignment, ASSIGNMENTS),

@@ -79,8 +79,9 @@ def fit(
 
 
 def is_needed(rollouts: int, dimensions: int, settings: Settings) -> bool:
-    """Whether anything asks for the process: it is the gate, or tells along what to look for options."""
-    return settings.gate == "gp" or (_seeks(settings) and turns(settings.gp_axes, rollouts, dimensions))
+    """Whether anything asks for the process: the gate, the search for options or the options themselves."""
+    seeks = _seeks(settings) and turns(settings.gp_axes, rollouts, dimensions)
+    return settings.gate == "gp" or settings.target == "modelled" or settings.model_step or seeks
 
 
 def _seeks(settings: Settings) -> bool:

@@ -28,8 +28,8 @@ class LearnerOptions:
     """All rollouts together, the initial ones included."""
     initial_rollouts: Count = None
     """Rollouts of the initial policy, before the first learning step."""
-    batch: Annotated[int, tyro.conf.arg(metavar="N")] = 50
-    """Rollouts between two learning steps."""
+    batch: Count = None
+    """Rollouts between two learning steps; by default 50, or a fortieth of all where that is more."""
     max_options: Count = None
     """The most options (solutions) to look for."""
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE...", help_behavior_hint="")] = ()

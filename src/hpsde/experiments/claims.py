@@ -14,7 +14,7 @@ from hpsde.experiments.statistics import FAILS, HOLDS, UNDECIDED, Estimate, esti
 
 MARGIN_SHARE = 0.05
 """Returns count as equal within this share of the way from the initial policy's mean return to the best return."""
-GIVEN_BY_TASK = ("max_options", "features", "initial_rollouts", "rollouts")
+GIVEN_BY_TASK = ("max_options", "features", "initial_rollouts", "rollouts", "batch")  # batch follows from rollouts
 """What a task may set: the paper's one open parameter; the features, which the paper takes from the task too; and how
 many rollouts there are to learn from."""
 

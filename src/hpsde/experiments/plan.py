@@ -290,7 +290,7 @@ REACH = Experiment(
         "learner seconds",
     ),
     panels=("lacking", "success", "strict success", "both sides", "families", "options"),
-    every=250,
+    every=500,
 )
 
 EXPERIMENTS: dict[str, Experiment] = {each.name: each for each in (TOYS, PUDDLE, REACH)}

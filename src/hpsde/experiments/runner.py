@@ -22,7 +22,7 @@ from hpsde.errors import InputError
 from hpsde.experiments.measures import option_measures
 from hpsde.experiments.plan import PAPER_TASKS, Run
 from hpsde.experiments.rows import DONE, FAILED, Row, failed, read_rows, write_rows
-from hpsde.learning import BATCH, budget, iterate, measure
+from hpsde.learning import batch_size, budget, iterate, measure
 from hpsde.methods import make_learner
 from hpsde.runs.files import read_json, write_csv, write_json
 from hpsde.runs.local import _THREADS, _blocked_interrupt, _start_worker
@@ -107,7 +107,7 @@ def settings_of(runs: Iterable[Run]) -> dict[str, dict[str, dict[str, Any]]]:
         settings = getattr(learner, "settings", None)
         named = asdict(settings) if is_dataclass(settings) and not isinstance(settings, type) else {}
         named = {name: getattr(value, "__name__", value) for name, value in named.items()}
-        rollouts = {"initial_rollouts": learner.initial_rollouts, "rollouts": total, "batch": BATCH}
+        rollouts = {"initial_rollouts": learner.initial_rollouts, "rollouts": total, "batch": batch_size(total)}
         found[run.task][run.variant.name] = named | rollouts
     return found
 

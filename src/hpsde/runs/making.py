@@ -11,7 +11,7 @@ from hpsde._checks import check_count
 from hpsde.ask_tell import Learner
 from hpsde.distributions import as_distribution
 from hpsde.errors import FileFormatError, InputError
-from hpsde.learning import budget
+from hpsde.learning import batch_size, budget
 from hpsde.methods import new_learner, task_settings
 from hpsde.problems import Problem, distribution_text, problem_from_words
 from hpsde.runs.config import RunConfig, versions
@@ -30,7 +30,7 @@ def make_config(
     seed: int,
     rollouts: int | None,
     initial_rollouts: int | None,
-    batch: int,
+    batch: int | None,
     chunk: int | None,
     measure: bool | None,
     settings: dict[str, Any],
@@ -53,7 +53,7 @@ def make_config(
         rollouts=total,
         initial_rollouts=first,
         expected_rollouts=total,
-        batch=check_count("batch", batch, 1),
+        batch=batch_size(total, batch),
         chunk=check_count("chunk", chunk or (CHUNK if getattr(task, "batched", True) else 1), 1),
         measure=problem is not None and problem.task is not None if measure is None else measure,
         settings=storable_settings(given | settings),

@@ -65,7 +65,7 @@ class Run(Ledger):
         seed: int = 0,
         rollouts: int | None = None,
         initial_rollouts: int | None = None,
-        batch: int = 50,
+        batch: int | None = None,
         chunk: int | None = None,
         measure: bool | None = None,
         overwrite: bool = False,

@@ -16,7 +16,20 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from hpsde import algorithm, ask_tell, behaviours, density, features, gating, gaussian, gp, learner, surface, warp
+from hpsde import (
+    algorithm,
+    ask_tell,
+    behaviours,
+    density,
+    features,
+    gating,
+    gaussian,
+    gp,
+    landscape,
+    learner,
+    surface,
+    warp,
+)
 from hpsde import initial as initial_policies
 from hpsde._archive import read_arrays, write_arrays
 from hpsde._precision import double_precision
@@ -27,7 +40,7 @@ from hpsde.gating import GPGate
 from hpsde.policy import HierarchicalPolicy
 from hpsde.rollouts import Units
 
-FORMAT, VERSION = "hpsde-learner", 2
+FORMAT, VERSION = "hpsde-learner", 3
 
 CLASSES = {
     kind.__name__: kind
@@ -46,6 +59,7 @@ CLASSES = {
         gp.GP,
         gp.Hyperparameters,
         initial_policies.EstimatedDensity,
+        landscape.Landscape,
         learner.Frame,
         surface.Start,
         warp.Warp,
