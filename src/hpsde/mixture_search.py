@@ -23,6 +23,7 @@ from hpsde.mixture import (
 )
 
 CHUNK = 4096  # points passed over at a time: their statistics stay in a core's cache
+TIE = 1e-6  # of its size, by which a bound must be higher to count as higher
 T = TypeVar("T")
 
 
@@ -229,7 +230,9 @@ def search(
         states = jax.vmap(lambda state: climb(method, points, state, limit, tolerance))(states)
         merits = states.bound - jax.vmap(lambda active: method.price(active.sum()))(states.active)
         favoured = jnp.where(first, count - 1, 0)
-        index = jnp.argmax(merits + found.loyalty * (jnp.arange(count) == favoured))
+        merits = merits + found.loyalty * (jnp.arange(count) == favoured)
+        # Of starts that end alike but for rounding, the first: the order of the options must not hang on the last bit.
+        index = jnp.argmax(merits >= jnp.max(merits) - TIE * (1.0 + jnp.abs(jnp.max(merits))))
         best = jax.tree.map(lambda leaf: leaf[index], states)
         now = Found(
             best=best,
