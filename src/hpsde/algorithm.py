@@ -127,15 +127,18 @@ def reestimate(
     importance = compute_weights(data, memory.temperature, settings)
     # Estimate p(o | s_i, xi_i) through density estimation using W~.
     key, key_samples, key_step = jax.random.split(key, 3)
+    points = embed(data, surveyed, settings)
     # Other directions, or an embedding, are other coordinates: nothing to start from.
     start = memory.mixture if surveyed is memory.landscape and not settings.embedding_dimensions else None
     if surveyed is not None and is_modelled(settings):
         target, shares = draw_target(key_samples, data, surveyed, importance, settings)
-        mixture, fitted = estimate_density(key, target, shares, surveyed, start, settings)
+        mixture, fitted = estimate_density(
+            key, target, embed(target, surveyed, settings), shares, surveyed, start, settings
+        )
     else:
-        mixture, fitted = estimate_density(key, data, importance, surveyed, start, settings)
+        mixture, fitted = estimate_density(key, data, points, importance, surveyed, start, settings)
     # Assign the rollouts to the options with enough weight.
-    mixture, kept, responsibilities = assign(mixture, embed(data, surveyed, settings), data.mask, settings)
+    mixture, kept, responsibilities = assign(mixture, points, data.mask, settings)
     weighted = responsibilities * np.asarray(importance.weights)
     kept = kept & (weighted.sum(axis=1) > 1e-300)  # where the model promises more than it should, none has any weight
     # Train every option's policy.
@@ -238,6 +241,7 @@ def embed(data: Data, surveyed: Landscape | None, settings: Settings) -> np.ndar
 def estimate_density(
     key: Array,
     data: Data,
+    points: np.ndarray,
     importance: weights.ImportanceWeights,
     surveyed: Landscape | None,
     start: Mixture | None,
@@ -251,7 +255,7 @@ def estimate_density(
         alpha = settings.coarsening * (1 + size * (size + 3) // 2)
         total = total * alpha / (total + alpha)
     counts = importance.weights * total
-    x = jnp.asarray(embed(data, surveyed, settings))
+    x = jnp.asarray(points)
     prior = density.default_prior(x, counts, settings.max_options)
     relevance = None if surveyed is None else surveyed.relevance
     return density.fit(
