@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from hpsde import algorithm, density, landscape
 from hpsde.algorithm import (
+    ENOUGH_EFFECTIVE,
     LEAST_MEMBERS,
     Data,
     Memory,
@@ -84,10 +85,36 @@ def surveyed(data):
     return approximated, survey(KEY, data, approximated, spreads, Memory(), Settings())
 
 
-def test_an_eigenmap_is_one_of_the_rollouts():
-    assert is_modelled(Settings())
-    assert not is_modelled(Settings(target="weighted"))
-    assert not is_modelled(Settings(embedding_dimensions=2))
+@pytest.mark.parametrize(
+    ("changes", "ess", "modelled"),
+    [
+        ({}, 4 * ENOUGH_EFFECTIVE, False),
+        ({}, 3.9 * ENOUGH_EFFECTIVE, True),
+        ({"target": "modelled"}, 1000.0, True),
+        ({"target": "weighted"}, 1.0, False),
+        ({"target": "modelled", "embedding_dimensions": 2}, 1.0, False),  # an eigenmap is one of the rollouts
+        ({"embedding_dimensions": 2}, 1.0, False),
+    ],
+)
+def test_samples_are_drawn_where_few_rollouts_have_weight(changes, ess, modelled):
+    assert is_modelled(ess, 4, Memory(), Settings(**changes)) is modelled
+
+
+def test_once_chosen_the_target_stays():
+    for modelled in (True, False):
+        for ess in (1.0, 1000.0):
+            assert is_modelled(ess, 4, Memory(modelled=modelled), Settings()) is modelled
+
+
+@pytest.mark.parametrize("modelled", [True, False])
+def test_a_step_says_which_target_the_next_one_has(monkeypatch, data, surveyed, modelled):
+    monkeypatch.setattr(algorithm, "ENOUGH_EFFECTIVE", 1000.0 if modelled else 0.0)
+    monkeypatch.setattr(density, "fit", lambda *_, **__: (make_mixture(data.joint[:O]), FITTED))
+    drawn = []
+    monkeypatch.setattr(algorithm, "draw_target", lambda *given: drawn.append(1) or draw_target(*given))
+    _, memory, _ = reestimate(KEY, data, *surveyed, Memory(), Settings(max_options=O))
+    assert memory.modelled is modelled
+    assert len(drawn) == int(modelled)
 
 
 def test_the_target_is_samples_of_the_landscape_weighted_as_rollouts_are(data, surveyed):

@@ -182,6 +182,13 @@ def test_better_than_all_that_the_landscape_was_found_from_is_as_good_as_the_bes
         assert_array_equal(other.joint, some.joint)
 
 
+def test_T_counts_though_many_rollouts_are_better_than_the_landscape_knew(two):
+    found, (joint, size, returns, *rest) = two
+    better = np.where(returns > np.quantile(returns, 0.8), returns + 3.0, returns)
+    cold, warm = (draw((found, (joint, size, better, *rest)), temperature=each) for each in (1e-9, 0.5))
+    assert nearest(warm)[1].mean() > 1.2 * nearest(cold)[1].mean()
+
+
 # ---------------------------------------------------------------- rollouts to see, and when to look again
 
 

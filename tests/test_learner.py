@@ -341,6 +341,15 @@ def test_settings_come_as_a_whole_or_by_name():
     assert settings.kappa == 2.0
 
 
+@pytest.mark.parametrize("temperature", [1.0, 4.0])
+def test_options_are_drawn_at_a_temperature_in_units_of_T(monkeypatch, temperature):
+    learner, seen = small.make(exploration_temperature=temperature), []
+    draw = hpsde.learner.draw_options
+    monkeypatch.setattr(hpsde.learner, "draw_options", lambda *given: seen.append(given[3]) or draw(*given))
+    small.run(learner, rounds=(128, 32))
+    assert seen == [temperature * learner.info.temperature]
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -351,7 +360,9 @@ def test_settings_come_as_a_whole_or_by_name():
         {"exploration": "argmax"},
         {"warp": "none"},
         {"warp": "rank"},
+        {"exploration_temperature": 1.0},
         {"target": "weighted"},
+        {"target": "modelled"},
         {"model_step": False},
         {"weight_sum": "n"},
         {"isotropic": True},

@@ -84,6 +84,19 @@ def test_a_second_fit_goes_on_from_the_axes_of_the_first(found):
     again = fit(start=found.start)
     assert_array_equal(again.axes, found.start.axes)
     assert alignment(again.directions) > 0.999
+    # As many rollouts: the axes stay, and the next fit starts from the lengths of this one.
+    assert_array_equal(again.start.axes, again.axes)
+    assert again.start.hyperparameters is again.process.hyperparameters
+    assert again.start.turned == found.start.turned == N
+
+
+def test_axes_are_turned_again_by_a_quarter_more_rollouts(found):
+    earlier = found.start._replace(turned=int(N / surface.TURN_GROWTH))
+    again = fit(start=earlier)
+    assert_array_equal(again.axes, earlier.axes)
+    assert again.start.turned == N
+    assert np.abs(again.start.axes - again.axes).max() > 1e-6
+    assert alignment(fit(start=again.start).directions) > 0.999
 
 
 def test_what_padding_holds_does_not_matter(found):
@@ -130,6 +143,7 @@ def test_when_axes_are_turned(rule, rollouts, dimensions, wanted):
         ({"gate": "gp"}, 2, True),
         ({}, 2, False),
         ({"target": "modelled"}, 2, True),
+        ({"target": "automatic"}, 2, True),
         ({"model_step": True}, 2, True),
         ({}, 7, True),
         ({"active_length": 0.0}, 7, False),

@@ -19,6 +19,7 @@ from hpsde.landscape import Landscape
 from hpsde.settings import Settings
 
 LEAST_MEMBERS = 5  # rollouts of an option, where it has rollouts of its own (hard assignment)
+ENOUGH_EFFECTIVE = 25.0  # rollouts for every dimension that is clustered: from so many on they show the solutions
 
 
 class Data(NamedTuple):
@@ -39,12 +40,16 @@ class Data(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What one re-estimation hands to the next: starts for mixture and Gaussian process, the landscape, and T."""
+    """What one re-estimation hands to the next: starts for mixture and Gaussian process, and what was found at first.
+
+    That is the landscape, T, and whether the density is estimated from samples of the landscape.
+    """
 
     mixture: Mixture | None = None  # along the directions of the landscape
     landscape: Landscape | None = None
     surface: surface.Start = surface.Start()
     temperature: float | None = None
+    modelled: bool | None = None
 
 
 class Estimate(NamedTuple):
@@ -130,7 +135,8 @@ def reestimate(
     points = embed(data, surveyed, settings)
     # Other directions, or an embedding, are other coordinates: nothing to start from.
     start = memory.mixture if surveyed is memory.landscape and not settings.embedding_dimensions else None
-    if surveyed is not None and is_modelled(settings):
+    modelled = is_modelled(float(importance.ess), points.shape[1], memory, settings)
+    if surveyed is not None and modelled:
         target, shares = draw_target(key_samples, data, surveyed, importance, settings)
         mixture, fitted = estimate_density(
             key, target, embed(target, surveyed, settings), shares, surveyed, start, settings
@@ -159,7 +165,7 @@ def reestimate(
     )
     temperature = float(importance.temperature) if settings.constant_temperature else None
     begun = surface.Start() if approximated is None else approximated.start
-    return estimate, Memory(mixture, surveyed, begun, temperature), info
+    return estimate, Memory(mixture, surveyed, begun, temperature, modelled), info
 
 
 _importance_weights = functools.partial(jax.jit, static_argnames=("baseline", "flattening"))(weights.importance_weights)
@@ -202,9 +208,16 @@ def return_temperature(data: Data, importance: weights.ImportanceWeights, settin
     return float(np.sqrt(share @ (returns - share @ returns) ** 2)) or 1.0
 
 
-def is_modelled(settings: Settings) -> bool:
-    """Whether the density is estimated from samples of the landscape. An eigenmap is one of rollouts."""
-    return settings.target == "modelled" and not settings.embedding_dimensions
+def is_modelled(ess: float, dimensions: int, memory: Memory, settings: Settings) -> bool:
+    """Whether the density is estimated from samples of the landscape: by default where too few rollouts have weight.
+
+    That is decided once. Later rollouts are where the policy is, however many: what they do not show is not gone.
+    """
+    if settings.embedding_dimensions:  # an eigenmap is one of rollouts
+        return False
+    if settings.target != "automatic":
+        return settings.target == "modelled"
+    return ess < ENOUGH_EFFECTIVE * dimensions if memory.modelled is None else memory.modelled
 
 
 def draw_target(

@@ -109,7 +109,7 @@ def sample(
     )
     at_random = rng.choice(first, SAMPLES // 2, replace=len(first) < SAMPLES // 2)
     rows = np.concatenate([at_random, rng.choice(len(mask), SAMPLES - len(at_random), p=weights / weights.sum())])
-    good = float(np.quantile(returns[mask], GOOD))
+    good = min(float(np.quantile(returns[mask], GOOD)), float(landscape.warp.returns[-1]))
     high, low = np.interp([good, good - temperature], landscape.warp.returns, landscape.warp.scores)
     moved, values = _anneal(
         key,

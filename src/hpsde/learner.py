@@ -59,8 +59,8 @@ class HPSDE(Learner):
         key_moments = jax.random.fold_in(key, MOMENTS) if self.settings.gp_moments == "sampled" else None
         optimism = Optimism(self.settings.kappa, self.settings.deviation == "return", key_moments)
         values = policy.gate_scores(rows, optimism)
-        temperature, exploration = self.info.temperature, self.settings.exploration
-        option = np.asarray(draw_options(key_option, policy.gate, values, temperature, exploration))
+        temperature = self.settings.exploration_temperature * self.info.temperature
+        option = np.asarray(draw_options(key_option, policy.gate, values, temperature, self.settings.exploration))
         parameters = policy.sample_options(key_noise, rows, option)
         standard, features = policy.units.contexts(rows), policy.features(rows)
         self._decided(rows, option, policy)

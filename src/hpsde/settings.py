@@ -27,7 +27,7 @@ GP_AXES = ("automatic", "turned", "own")
 EXPLORATIONS = ("softmax", "argmax")
 GREEDY = ("cautious", "expected")
 DEVIATIONS = ("mean", "return")
-TARGETS = ("modelled", "weighted")
+TARGETS = ("automatic", "modelled", "weighted")
 BASES = ("assigned", "weighted")
 BEHAVIOURS = ("mixture", "own")
 
@@ -84,9 +84,9 @@ class Settings:
     ess_floor: float = 0.3
     """Effective samples that importance weighting alone must leave, as a share of all rollouts."""
 
-    target: str = "modelled"
-    """What the density estimation sees: samples drawn by the modelled return (modelled), or the rollouts with their
-    importance weights (weighted, the paper's)."""
+    target: str = "automatic"
+    """What the density estimation sees: the rollouts with their importance weights (weighted, the paper's), samples
+    drawn by the modelled return (modelled), or automatic: samples where few of the first rollouts have weight."""
     density: str = "vb"
     """Density estimation: vb (variational Bayes) or em (maximum likelihood)."""
     weight_sum: str = "ess"
@@ -141,8 +141,10 @@ class Settings:
     """What the GP gate takes in use: the option whose mean parameters have the best return less one deviation
     (cautious), or the option of the best expected return (expected, the paper's)."""
     exploration: str = "softmax"
-    """The GP gate while learning draws options by exp(optimistic return / T), with the T of f (softmax), or takes
+    """The GP gate while learning draws options by exp(optimistic return / (c T)), with the T of f (softmax), or takes
     the best (argmax, the paper's)."""
+    exploration_temperature: float = 4.0
+    """That c: at 1 options are drawn as the optimal policy would; the more, the more evenly."""
     gp_moments: str = "analytic"
     """Mean and deviation of an option's return by the GP gate while learning: analytic, or sampled, from five draws of
     the option in every context (the authors'), whose deviation is always that of the return."""
@@ -199,6 +201,7 @@ class Settings:
             ("support", 0.0, 1e6),
             ("variance_floor", 1e-12, 1e6),
             ("kappa", 0.0, 1e3),
+            ("exploration_temperature", 1e-6, 1e6),
             ("gp_fit_points", 2, 100_000),
             ("gp_max_points", 2, 100_000),
         ):

@@ -21,9 +21,11 @@ from hpsde.warp import Warp, fit_warp
 
 FEW_DIMENSIONS = 4  # of contexts and parameters together: up to here the process sees them along their own axes
 ENOUGH_ROLLOUTS = 5  # for every dimension, before axes are turned
+TURN_GROWTH = 1.25  # of the number of rollouts before the axes are turned again
 FIRST_TURNS = 3  # of the axes the first time; later fits go on from the last
 FIRST_LENGTHS = (0.3, 1.0, 3.0)  # to start from the first time, in spreads
 SIGNAL, NOISE = 1.0, 0.3  # to start from
+TOLERANCE = 1e-5  # of the likelihood, that a step must gain: some thousandths of a nat
 LITTLE = 0.1  # of the largest weight that a direction gives to parameters counts as none
 
 
@@ -32,6 +34,7 @@ class Start(NamedTuple):
 
     hyperparameters: gp.Hyperparameters | None = None
     axes: np.ndarray | None = None
+    turned: int = 0  # number of rollouts that the axes were last turned by
 
 
 class Surface(NamedTuple):
@@ -72,16 +75,19 @@ def fit(
         process = _fit_process(z, y, known, start.hyperparameters, settings)
         return Surface(process, jnp.asarray(y), warp, None, None, None, Start(process.hyperparameters))
     process, axes = _fit_turned(z, y, known, spreads, start, settings)
-    next_axes, next_hyperparameters = turned_axes(process, axes)
     directions, relevance = _active(process, axes, context_size, settings)
-    start = Start(next_hyperparameters, next_axes)
+    if len(rows) >= TURN_GROWTH * start.turned:
+        next_axes, next_hyperparameters = turned_axes(process, axes)
+        start = Start(next_hyperparameters, next_axes, len(rows))
+    else:
+        start = Start(process.hyperparameters, axes, start.turned)
     return Surface(process, jnp.asarray(y), warp, jnp.asarray(axes), directions, relevance, start)
 
 
 def is_needed(rollouts: int, dimensions: int, settings: Settings) -> bool:
     """Whether anything asks for the process: the gate, the search for options or the options themselves."""
     seeks = _seeks(settings) and turns(settings.gp_axes, rollouts, dimensions)
-    return settings.gate == "gp" or settings.target == "modelled" or settings.model_step or seeks
+    return settings.gate == "gp" or settings.target != "weighted" or settings.model_step or seeks
 
 
 def _seeks(settings: Settings) -> bool:
@@ -139,7 +145,8 @@ def _fit_process(
 def _likeliest(
     z: np.ndarray, y: np.ndarray, mask: np.ndarray, start: gp.Hyperparameters | None, settings: Settings
 ) -> tuple[gp.Hyperparameters, gp.FitInfo]:
-    return gp.fit_hyperparameters(z, y, mask, start, isotropic=settings.isotropic, fit_points=settings.gp_fit_points)
+    isotropic, points = settings.isotropic, settings.gp_fit_points
+    return gp.fit_hyperparameters(z, y, mask, start, isotropic=isotropic, fit_points=points, tolerance=TOLERANCE)
 
 
 def _first_process(z: np.ndarray, y: np.ndarray, mask: np.ndarray, spreads: np.ndarray, settings: Settings) -> gp.GP:
