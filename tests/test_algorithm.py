@@ -175,6 +175,25 @@ def test_without_a_landscape_the_last_mixture_is_a_start_but_not_of_an_embedding
     assert start_of(monkeypatch, data, None, None, memory, embedding_dimensions=2, **NOTHING) is None
 
 
+@pytest.mark.parametrize("truncation", [True, False])
+def test_one_rollout_of_large_weight_makes_the_others_few_only_without_truncation(monkeypatch, data, truncation):
+    counts = []
+
+    def fit(key, x, given, *_, **__):
+        counts.append(np.asarray(given))
+        return make_mixture(np.zeros((O, S + D))), FITTED
+
+    monkeypatch.setattr(density, "fit", fit)
+    share = np.where(data.mask, 0.5 / (COUNT - 1), 0.0)
+    share[0] = 0.5
+    importance = compute_weights(data, None, Settings())._replace(weights=jnp.asarray(share), ess=jnp.asarray(4.0))
+    settings = Settings(max_options=O, coarsening=0.0, truncation=truncation)
+    algorithm.estimate_density(KEY, data, data.joint, importance, None, None, settings)
+    (found,) = counts
+    assert np.all(found[~data.mask] == 0.0)
+    assert bool(found.sum() > 20.0) is truncation
+
+
 def test_a_step_on_the_model_moves_the_options_means_where_settings_say_so(monkeypatch, data, surveyed):
     monkeypatch.setattr(density, "fit", lambda *_, **__: (make_mixture(data.joint[:O]), FITTED))
     plain, moved = (

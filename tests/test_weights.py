@@ -13,7 +13,7 @@ from hpsde.algorithm import Data
 from hpsde.algorithm import compute_weights as weights_at
 from hpsde.errors import InputError, UnknownNameError
 from hpsde.settings import Settings
-from hpsde.weights import RETURN_FUNCTIONS, flattened_base, log_return_function
+from hpsde.weights import RETURN_FUNCTIONS, flattened_base, log_return_function, truncated
 
 ROWS, COUNT = 96, 80  # 16 rows are padding
 REAL = np.arange(ROWS) < COUNT
@@ -286,3 +286,22 @@ def test_the_floor_holds_before_the_returns_are_looked_at():
     data = make_data(spread=3.0)
     power = compute_weights(data, Settings(ess_floor=0.6)).flattening
     assert_allclose(ess_at(data.log_behaviour[REAL], power), 0.6 * COUNT, rtol=1e-6)
+
+
+# ---------------------------------------------------------------- truncation
+
+
+@pytest.mark.parametrize(("most", "largest"), [(1.0, 0.4), (0.1, 0.1 / 0.7), (1e-3, 1 / 7)])
+def test_truncated_weights_sum_to_one_and_none_was_above_the_limit(most, largest):
+    weights = np.array([0.4, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1])
+    share, ess = truncated(jnp.asarray(weights), most)
+    assert_allclose(np.sum(share), 1.0, rtol=1e-6)
+    assert_allclose(np.max(share), largest, rtol=1e-6)
+    assert_allclose(ess, 1.0 / np.sum(np.asarray(share) ** 2), rtol=1e-6)
+
+
+def test_one_rollout_that_nobody_was_likely_to_make_leaves_the_others_their_number():
+    weights = np.full(900, 0.9 / 899)
+    weights[0] = 0.1
+    assert 1.0 / np.sum(weights**2) < 100
+    assert truncated(jnp.asarray(weights), 1.0 / 30.0)[1] > 400

@@ -261,13 +261,15 @@ def estimate_density(
     settings: Settings,
 ) -> tuple[Mixture, density.FitInfo]:
     """The weighted mixture over the points. Weights are counts: what they sum to is what the data weigh."""
-    total = {"ess": float(importance.ess), "n": float(data.mask.sum()), "one": 1.0}[settings.weight_sum]
+    n = float(data.mask.sum())
+    share, ess = weights.truncated(importance.weights, 1.0 / np.sqrt(n) if settings.truncation else 1.0)
+    total = {"ess": float(ess), "n": n, "one": 1.0}[settings.weight_sum]
     if settings.coarsening:
         # Coarsened posterior: n misfitting samples count as n alpha / (n + alpha) (Miller and Dunson 2019).
         size = data.joint.shape[1]
         alpha = settings.coarsening * (1 + size * (size + 3) // 2)
         total = total * alpha / (total + alpha)
-    counts = importance.weights * total
+    counts = share * total
     x = jnp.asarray(points)
     prior = density.default_prior(x, counts, settings.max_options)
     relevance = None if surveyed is None else surveyed.relevance

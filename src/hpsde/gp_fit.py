@@ -22,6 +22,7 @@ from hpsde.gp_model import Hyperparameters
 
 _BACKENDS = {"lapack": lapack_likelihood, "jax": jax_likelihood}
 _GOLDEN_RATIO = 0.5 * (5.0**0.5 - 1.0)
+NEWEST = 0.75  # of the points that are chosen
 # The default start, in spreads of the data: lengths per sqrt(Z), signal, noise.
 _START = (0.5, 1.0, 0.3)
 # Further starts: what multiplies the default start's lengths and noise.
@@ -81,8 +82,8 @@ def spread_subset(n: int, size: int) -> np.ndarray:
 def choose_points(key: Array, count: int, max_points: int, weights: np.ndarray | None = None) -> np.ndarray:
     """Indices of the rows to condition on when there are more than `max_points`, in ascending order.
 
-    Rows are in the order of arrival. The newest half of `max_points` is kept, for that is where the policy is
-    now; the rest is drawn from the older rows without replacement, with probabilities in proportion to
+    Rows are in the order of arrival. The newest three quarters of `max_points` are kept, for that is where the
+    policy is now; the rest is drawn from the older rows without replacement, with probabilities in proportion to
     `weights` [count] (default: all alike; rows of weight 0 only when the others do not suffice). The returns
     have no say: to pick points by their noisy returns would bias the regression.
     """
@@ -93,11 +94,12 @@ def choose_points(key: Array, count: int, max_points: int, weights: np.ndarray |
         raise InputError(f"weights must be {count} finite numbers >= 0, got shape {weight.shape}")
     if count <= max_points:
         return np.arange(count)
-    older = count - max_points // 2
+    newest = int(NEWEST * max_points)
+    older = count - newest
     log_weight = np.log(np.maximum(weight[:older], np.finfo(float).tiny))
     # The largest of log w_i + Gumbel noise are a weighted draw without replacement.
     score = log_weight + np.asarray(jax.random.gumbel(key, (older,)))
-    drawn = np.argsort(-score, kind="stable")[: max_points - max_points // 2]
+    drawn = np.argsort(-score, kind="stable")[: max_points - newest]
     return np.concatenate([np.sort(drawn), np.arange(older, count)])
 
 

@@ -46,6 +46,7 @@ PAPER = {
     "epsilon": 0.3,
     "support": 0.0,
     "match_squares": False,
+    "truncation": False,
     "model_step": False,
     "ridge": 1e-3,
     "valley": 1.0,

@@ -91,6 +91,8 @@ class Settings:
     """Density estimation: vb (variational Bayes) or em (maximum likelihood)."""
     weight_sum: str = "ess"
     """What the sample weights sum to in the density estimation: ess, n or one (the paper's appendix)."""
+    truncation: bool = True
+    """No sample has more than 1 / sqrt(N) of the weight of N in the density estimation; False is the paper's."""
     coarsening: float = 30.0
     """However many samples, the mixture believes at most this many per free number of an option: strips and arcs are
     not Gaussian, and enough samples would prove it by splitting them. 0 believes all."""
@@ -156,9 +158,9 @@ class Settings:
     """Axes of the Gaussian process: own (one length for each context number and parameter), turned (one for each of
     the directions in which the return varies), or automatic: turned where these numbers are more than four."""
     gp_fit_points: int = 512
-    """Most rollouts that the marginal likelihood of the Gaussian process looks at."""
+    """Most rollouts, the newest, that the marginal likelihood of the Gaussian process looks at."""
     gp_max_points: int = 1536
-    """Most rollouts that the Gaussian process is conditioned on; beyond it, a subset."""
+    """Most rollouts that the Gaussian process is conditioned on; beyond it the newest, and a quarter of older ones."""
 
     def __post_init__(self) -> None:
         for each in fields(self):

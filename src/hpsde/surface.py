@@ -145,8 +145,12 @@ def _fit_process(
 def _likeliest(
     z: np.ndarray, y: np.ndarray, mask: np.ndarray, start: gp.Hyperparameters | None, settings: Settings
 ) -> tuple[gp.Hyperparameters, gp.FitInfo]:
+    """Of the newest rollouts: what matters now is how the return varies where the policy is now."""
+    newest = np.flatnonzero(mask)[-settings.gp_fit_points :]
     isotropic, points = settings.isotropic, settings.gp_fit_points
-    return gp.fit_hyperparameters(z, y, mask, start, isotropic=isotropic, fit_points=points, tolerance=TOLERANCE)
+    return gp.fit_hyperparameters(
+        z[newest], y[newest], None, start, isotropic=isotropic, fit_points=points, tolerance=TOLERANCE
+    )
 
 
 def _first_process(z: np.ndarray, y: np.ndarray, mask: np.ndarray, spreads: np.ndarray, settings: Settings) -> gp.GP:

@@ -126,3 +126,14 @@ def importance_weights(
         tilted = dual.tilt(log_f, matched, log_base, jnp.asarray(temperature, dtype=log_f.dtype), start)
     log_weights = tilted.log_weights - logsumexp(tilted.log_weights)
     return ImportanceWeights(jnp.exp(log_weights), dual.effective_sample_size(log_weights), tilted.temperature, power)
+
+
+def truncated(weights: Float[Array, " N"], most: float) -> tuple[Float[Array, " N"], Float[Array, ""]]:
+    """Weights (sum 1) of which none was above `most`, and their effective sample size (Ionides 2008).
+
+    A rollout where no policy was likely to be may alone have a tenth of the weight: it says little of the density, and
+    makes the others few.
+    """
+    cut = jnp.minimum(weights, most)
+    share = cut / jnp.sum(cut)
+    return share, 1.0 / jnp.sum(share**2)
