@@ -99,6 +99,24 @@ def test_axes_are_turned_again_by_a_quarter_more_rollouts(found):
     assert alignment(fit(start=again.start).directions) > 0.999
 
 
+def test_the_present_has_the_kernel_of_the_newest_rollouts(found):
+    """Half of the rollouts, the newest, vary along another direction than the others."""
+    assert found.present is found.process
+    contexts, parameters, returns = make_rollouts()
+    half = N // 2
+    returns[half:] = -np.abs(3.0 * parameters[half:, -1])
+    joint, mask = np.hstack([contexts, parameters]), np.ones(N, dtype=bool)
+    given = (KEY, joint, S, returns, mask / N, mask, np.ones(S + D), Start())
+    both = surface.fit(*given, Settings(gp_axes="own", gp_fit_points=half))
+    before, now = (np.asarray(each.hyperparameters.log_lengths) for each in (both.process, both.present))
+    assert now.argmin() == D - 1
+    assert now[D - 1] < before[D - 1]
+    assert both.start.present is both.present.hyperparameters
+    assert_array_equal(both.present.z, both.process.z)
+    without = surface.fit(*given, Settings(gp_axes="own", gp_fit_points=half, model_step=False))
+    assert without.present is without.process
+
+
 def test_what_padding_holds_does_not_matter(found):
     wider = fit(rows=ROWS + 32)
     assert_allclose(np.abs(wider.directions), np.abs(found.directions), rtol=1e-3, atol=1e-4)

@@ -158,7 +158,7 @@ class Settings:
     """Axes of the Gaussian process: own (one length for each context number and parameter), turned (one for each of
     the directions in which the return varies), or automatic: turned where these numbers are more than four."""
     gp_fit_points: int = 512
-    """Most rollouts, the newest, that the marginal likelihood of the Gaussian process looks at."""
+    """Most rollouts that the marginal likelihood of the Gaussian process looks at."""
     gp_max_points: int = 1536
     """Most rollouts that the Gaussian process is conditioned on; beyond it the newest, and a quarter of older ones."""
 

@@ -30,9 +30,10 @@ LITTLE = 0.1  # of the largest weight that a direction gives to parameters count
 
 
 class Start(NamedTuple):
-    """Where the next fit starts from: hyper-parameters, and axes A [Z, Z] where they are turned."""
+    """Where the next fit starts from: hyper-parameters of both processes, and axes A [Z, Z] where they are turned."""
 
     hyperparameters: gp.Hyperparameters | None = None
+    present: gp.Hyperparameters | None = None
     axes: np.ndarray | None = None
     turned: int = 0  # number of rollouts that the axes were last turned by
 
@@ -40,11 +41,13 @@ class Start(NamedTuple):
 class Surface(NamedTuple):
     """The process over z, or over A z, of the warped returns `scores`; and what the return sees of [s, xi].
 
+    `present` is the same process with the kernel of the newest rollouts: how the return varies where the policy is now.
     directions [S + D, E] lead from [s, xi] to the E coordinates that matter, None where all do; relevance [E] is
     how fast the return changes along them.
     """
 
     process: gp.GP
+    present: gp.GP
     scores: Float[Array, " N"]
     warp: Warp
     axes: Float[Array, "Z Z"] | None
@@ -73,15 +76,18 @@ def fit(
     z, y, known = pad_rows(z, size), pad_rows(scores[points], size), np.arange(size) < len(points)
     if not turns(settings.gp_axes, len(rows), z.shape[1]):
         process = _fit_process(z, y, known, start.hyperparameters, settings)
-        return Surface(process, jnp.asarray(y), warp, None, None, None, Start(process.hyperparameters))
+        present = _fit_present(process, z, y, known, start.present, settings)
+        start = Start(process.hyperparameters, present.hyperparameters)
+        return Surface(process, present, jnp.asarray(y), warp, None, None, None, start)
     process, axes = _fit_turned(z, y, known, spreads, start, settings)
+    present = _fit_present(process, z @ axes.T, y, known, start.present, settings)
     directions, relevance = _active(process, axes, context_size, settings)
     if len(rows) >= TURN_GROWTH * start.turned:
         next_axes, next_hyperparameters = turned_axes(process, axes)
-        start = Start(next_hyperparameters, next_axes, len(rows))
+        start = Start(next_hyperparameters, next_hyperparameters, next_axes, len(rows))
     else:
-        start = Start(process.hyperparameters, axes, start.turned)
-    return Surface(process, jnp.asarray(y), warp, jnp.asarray(axes), directions, relevance, start)
+        start = Start(process.hyperparameters, present.hyperparameters, axes, start.turned)
+    return Surface(process, present, jnp.asarray(y), warp, jnp.asarray(axes), directions, relevance, start)
 
 
 def is_needed(rollouts: int, dimensions: int, settings: Settings) -> bool:
@@ -142,15 +148,28 @@ def _fit_process(
     return gp.posterior(_likeliest(z, y, mask, start, settings)[0], z, y, mask)
 
 
+def _fit_present(
+    process: gp.GP,
+    z: np.ndarray,
+    y: np.ndarray,
+    mask: np.ndarray,
+    start: gp.Hyperparameters | None,
+    settings: Settings,
+) -> gp.GP:
+    """The process at the likeliest hyper-parameters of its newest points; itself where these are all, or not needed."""
+    known = np.flatnonzero(mask)
+    newest = known[-settings.gp_fit_points :]
+    if not settings.model_step or len(newest) == len(known):
+        return process
+    found, _ = _likeliest(z[newest], y[newest], mask[newest], start, settings)
+    return gp.posterior(found, z, y, mask)
+
+
 def _likeliest(
     z: np.ndarray, y: np.ndarray, mask: np.ndarray, start: gp.Hyperparameters | None, settings: Settings
 ) -> tuple[gp.Hyperparameters, gp.FitInfo]:
-    """Of the newest rollouts: what matters now is how the return varies where the policy is now."""
-    newest = np.flatnonzero(mask)[-settings.gp_fit_points :]
     isotropic, points = settings.isotropic, settings.gp_fit_points
-    return gp.fit_hyperparameters(
-        z[newest], y[newest], None, start, isotropic=isotropic, fit_points=points, tolerance=TOLERANCE
-    )
+    return gp.fit_hyperparameters(z, y, mask, start, isotropic=isotropic, fit_points=points, tolerance=TOLERANCE)
 
 
 def _first_process(z: np.ndarray, y: np.ndarray, mask: np.ndarray, spreads: np.ndarray, settings: Settings) -> gp.GP:
