@@ -25,6 +25,7 @@ TURN_GROWTH = 1.25  # of the number of rollouts before the axes are turned again
 FIRST_TURNS = 3  # of the axes the first time; later fits go on from the last
 FIRST_LENGTHS = (0.3, 1.0, 3.0)  # to start from the first time, in spreads
 SIGNAL, NOISE = 1.0, 0.3  # to start from
+MOST, FURTHER = 100, 10  # iterations of a fit, and of one that goes on from the last
 TOLERANCE = 1e-5  # of the likelihood, that a step must gain: some thousandths of a nat
 LITTLE = 0.1  # of the largest weight that a direction gives to parameters counts as none
 
@@ -161,15 +162,28 @@ def _fit_present(
     newest = known[-settings.gp_fit_points :]
     if not settings.model_step or len(newest) == len(known):
         return process
-    found, _ = _likeliest(z[newest], y[newest], mask[newest], start, settings)
+    found, _ = _likeliest(z[newest], y[newest], mask[newest], start, settings, FURTHER)
     return gp.posterior(found, z, y, mask)
 
 
 def _likeliest(
-    z: np.ndarray, y: np.ndarray, mask: np.ndarray, start: gp.Hyperparameters | None, settings: Settings
+    z: np.ndarray,
+    y: np.ndarray,
+    mask: np.ndarray,
+    start: gp.Hyperparameters | None,
+    settings: Settings,
+    iterations: int = MOST,
 ) -> tuple[gp.Hyperparameters, gp.FitInfo]:
-    isotropic, points = settings.isotropic, settings.gp_fit_points
-    return gp.fit_hyperparameters(z, y, mask, start, isotropic=isotropic, fit_points=points, tolerance=TOLERANCE)
+    return gp.fit_hyperparameters(
+        z,
+        y,
+        mask,
+        start,
+        isotropic=settings.isotropic,
+        fit_points=settings.gp_fit_points,
+        iterations=iterations,
+        tolerance=TOLERANCE,
+    )
 
 
 def _first_process(z: np.ndarray, y: np.ndarray, mask: np.ndarray, spreads: np.ndarray, settings: Settings) -> gp.GP:
