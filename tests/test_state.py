@@ -207,9 +207,9 @@ def test_truncated_states_are_refused(path, saved):
 @pytest.mark.parametrize(
     "change",
     [
-        {"version": 1},
-        {"version": 2},
-        {"version": 4},
+        {"version": VERSION - 2},
+        {"version": VERSION - 1},
+        {"version": VERSION + 1},
         {"format": "hpsde-policy"},
         {"digest": "0"},
         {"state": {}},
