@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
+from hpsde._padding import pad_rows
 from hpsde.errors import InputError, UnknownNameError
 from hpsde.gp import (
     Bounds,
@@ -19,12 +20,15 @@ from hpsde.gp import (
     choose_points,
     condition,
     fit_hyperparameters,
+    fitting_subset,
+    log_evidence,
     option_moments,
     predict,
     spread_subset,
 )
 from hpsde.gp_lapack import condition_by_lapack, lapack_likelihood
 from hpsde.gp_likelihood import jax_likelihood
+from hpsde.gp_likelihood import log_evidence as compiled_log_evidence
 from hpsde.gp_model import JITTER, inverse_from_cholesky
 
 LIKELIHOODS = {"lapack": lapack_likelihood, "jax": jax_likelihood}
@@ -240,9 +244,24 @@ def test_fit_leaves_masked_rows_out():
     assert info.points == mask.sum()
 
 
+def test_log_evidence_is_the_likelihood_without_its_gradient():
+    z, y = make_data(15, 40, 2)
+    mask = np.random.default_rng(15).random(40) < 0.7
+    z[~mask], y[~mask] = np.nan, np.nan
+    at = make_hyperparameters([0.7, 1.5], 1.1, 0.2)
+    theta = np.concatenate([np.ravel(np.asarray(part)) for part in at])
+    centred = z[mask] - z[mask].mean(axis=0)
+    found = log_evidence(at, z, y, mask)
+    for likelihood in LIKELIHOODS.values():
+        assert_allclose(found, likelihood(centred, y[mask])(theta)[0], rtol=1e-10)
+    padded = pad_rows(centred, 32), pad_rows(y[mask], 32), np.arange(32) < mask.sum()
+    assert_allclose(found, compiled_log_evidence(at, *padded), rtol=1e-10)
+    assert log_evidence(at._replace(log_noise=np.nan), z, y, mask) == -np.inf
+
+
 def test_fit_on_a_subset_of_the_points():
     z, y = make_data(13, 300, 2)
-    subset = spread_subset(300, 100)
+    subset = fitting_subset(300, 100)
     thinned, info = fit_hyperparameters(z, y, fit_points=100)
     direct, _ = fit_hyperparameters(z[subset], y[subset])
     assert info.points == 100
@@ -462,6 +481,15 @@ def test_spread_subset_is_even_and_steady():
         assert np.ptp(np.bincount(subset % period, minlength=period)) <= 0.3 * 1000 / period + 4
     assert len(np.intersect1d(subset, spread_subset(10_050, 1000))) >= 990
     assert_array_equal(spread_subset(5, 8), np.arange(5))
+
+
+def test_fitting_subset_has_the_newest_half_and_a_spread_of_the_older():
+    subset = fitting_subset(1000, 101)
+    assert len(np.unique(subset)) == 101
+    assert_array_equal(subset[-50:], np.arange(950, 1000))
+    assert np.ptp(np.histogram(subset[:-50], bins=5, range=(0, 950))[0]) <= 3
+    assert_array_equal(fitting_subset(7, 7), np.arange(7))
+    assert_array_equal(fitting_subset(7, 1), [0])
 
 
 def test_choose_points_keeps_the_newest_and_draws_by_weight():

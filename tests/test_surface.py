@@ -99,22 +99,21 @@ def test_axes_are_turned_again_by_a_quarter_more_rollouts(found):
     assert alignment(fit(start=again.start).directions) > 0.999
 
 
-def test_the_present_has_the_kernel_of_the_newest_rollouts(found):
-    """Half of the rollouts, the newest, vary along another direction than the others."""
-    assert found.present is found.process
-    contexts, parameters, returns = make_rollouts()
-    half = N // 2
-    returns[half:] = -np.abs(3.0 * parameters[half:, -1])
+def test_a_fit_that_the_other_rollouts_contradict_is_not_taken():
+    """Returns of the rollouts that are fitted have no noise, all others do."""
+    contexts, parameters, _ = make_rollouts()
+    chosen = gp.fitting_subset(N, 80)
+    noise = np.random.default_rng(1).normal(size=N)
+    noise[chosen] = 0.0
     joint, mask = np.hstack([contexts, parameters]), np.ones(N, dtype=bool)
-    given = (KEY, joint, S, returns, mask / N, mask, np.ones(S + D), Start())
-    both = surface.fit(*given, Settings(gp_axes="own", gp_fit_points=half))
-    before, now = (np.asarray(each.hyperparameters.log_lengths) for each in (both.process, both.present))
-    assert now.argmin() == D - 1
-    assert now[D - 1] < before[D - 1]
-    assert both.start.present is both.present.hyperparameters
-    assert_array_equal(both.present.z, both.process.z)
-    without = surface.fit(*given, Settings(gp_axes="own", gp_fit_points=half, model_step=False))
-    assert without.present is without.process
+    given = (KEY, joint, S, np.sin(parameters[:, 0]) + noise, mask / N, mask, np.ones(S + D))
+    of_all = surface.fit(*given, Start(), Settings(gp_axes="own", gp_fit_points=N))
+    of_some = Settings(gp_axes="own", gp_fit_points=80)
+    misled = surface.fit(*given, Start(), of_some).start.hyperparameters
+    assert misled.log_noise < of_all.start.hyperparameters.log_noise - 1.0
+    kept = surface.fit(*given, of_all.start, of_some).start.hyperparameters
+    assert_array_equal(kept.log_noise, of_all.start.hyperparameters.log_noise)
+    assert_array_equal(kept.log_lengths, of_all.start.hyperparameters.log_lengths)
 
 
 def test_what_padding_holds_does_not_matter(found):

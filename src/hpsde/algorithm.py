@@ -114,7 +114,7 @@ def survey(
         return last
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     part = np.isin(np.arange(len(data.mask)), landscape.choose(rng, data.initial, data.mask))
-    start = surface.Start(last.hyperparameters, axes=None if last.axes is None else np.asarray(last.axes))
+    start = surface.Start(last.hyperparameters, None if last.axes is None else np.asarray(last.axes))
     found = _fit_surface(key, data._replace(mask=part), memory.temperature, spreads, start, settings)
     return landscape.make(found, count)
 
@@ -356,7 +356,7 @@ def improve_options(
     """The options after a step on the modelled return; see model_step.py."""
     axes = jnp.eye(data.joint.shape[1]) if approximated.axes is None else approximated.axes
     arrays = (jnp.asarray(each) for each in (kept, data.contexts, data.features, weighted))
-    return model_step.improve(key, approximated.present, axes, policies, *arrays)
+    return model_step.improve(key, approximated.process, axes, policies, *arrays)
 
 
 def train_gate(data: Data, weighted: np.ndarray, approximated: surface.Surface | None, settings: Settings) -> Gate:

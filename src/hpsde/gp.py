@@ -24,10 +24,12 @@ from hpsde.gp_fit import (
     Prior,
     choose_points,
     fit_hyperparameters,
+    fitting_subset,
     spread_subset,
 )
-from hpsde.gp_lapack import condition_by_lapack
-from hpsde.gp_model import GP, Hyperparameters, condition, predict, predict_mean
+from hpsde.gp_lapack import condition_by_lapack, log_evidence_by_lapack
+from hpsde.gp_likelihood import log_evidence as _log_evidence
+from hpsde.gp_model import GP, Hyperparameters, centred, condition, predict, predict_mean
 from hpsde.gp_moments import OptionMoments, option_moments
 
 __all__ = [
@@ -43,6 +45,8 @@ __all__ = [
     "condition",
     "condition_by_lapack",
     "fit_hyperparameters",
+    "fitting_subset",
+    "log_evidence",
     "option_moments",
     "posterior",
     "predict",
@@ -56,6 +60,16 @@ def posterior(hyperparameters: Hyperparameters, z: Any, y: Any, mask: Any, mean:
     """As `condition`, the way that suits the machine: by LAPACK on a CPU, compiled elsewhere."""
     method = condition_by_lapack if jax.default_backend() == "cpu" else condition
     return method(hyperparameters, z, y, mask, mean, centre)
+
+
+def log_evidence(hyperparameters: Hyperparameters, z: Any, y: Any, mask: Any) -> float:
+    """log p(y) at points z [N, Z] in the mask [N], of a process with mean 0; -inf where it has none."""
+    z, y, mask = np.asarray(z, dtype=float), np.asarray(y, dtype=float), np.asarray(mask, dtype=bool)
+    if jax.default_backend() == "cpu":
+        value = log_evidence_by_lapack(hyperparameters, z[mask] - np.mean(z[mask], axis=0), y[mask])
+    else:
+        value = float(_log_evidence(hyperparameters, centred(z, mask)[0], np.where(mask, y, 0.0), mask))
+    return -np.inf if np.isnan(value) else value
 
 
 def with_inverse(process: GP, y: Array) -> GP:

@@ -78,6 +78,17 @@ def spread_subset(n: int, size: int) -> np.ndarray:
     return np.sort(np.argsort(np.arange(n) * _GOLDEN_RATIO % 1.0, kind="stable")[:size])
 
 
+def fitting_subset(n: int, size: int) -> np.ndarray:
+    """`size` of n rows in the order of arrival: the newest half, and the rest spread over the older ones.
+
+    Old rollouts alone would fit lengths too long for where the policy is now, the newest alone too short for the rest.
+    """
+    if size >= n:
+        return np.arange(n)
+    newest = size // 2
+    return np.concatenate([spread_subset(n - newest, size - newest), np.arange(n - newest, n)])
+
+
 @double_precision
 def choose_points(key: Array, count: int, max_points: int, weights: np.ndarray | None = None) -> np.ndarray:
     """Indices of the rows to condition on when there are more than `max_points`, in ascending order.
@@ -207,15 +218,15 @@ def fit_hyperparameters(
     z [N, Z] points, y [N] returns, mask [N] (true or a weight above 0: the row counts; default: all do).
     start: where to begin, such as the last fit's result; default: relative to the spread of the data.
     `restarts` further starts follow, and the highest objective wins. isotropic: one length for all
-    coordinates. prior: None for pure maximum likelihood. More than `fit_points` rows are thinned by
-    `spread_subset`.
+    coordinates. prior: None for pure maximum likelihood. More than `fit_points` rows, in the
+    order of arrival, are thinned by `fitting_subset`.
     tolerance: stop when a step gains less than this share of the objective.
     backend: "lapack", "jax", or None for LAPACK where JAX's default device is the CPU and JAX elsewhere.
     """
     points, returns = _checked(z, y, mask)
     if fit_points < 1:
         raise InputError(f"fit_points must be at least 1, got {fit_points}")
-    chosen = spread_subset(len(points), fit_points)
+    chosen = fitting_subset(len(points), fit_points)
     points, residual = points[chosen], returns[chosen] - mean
     backend = backend or ("lapack" if jax.default_backend() == "cpu" else "jax")
     if backend not in _BACKENDS:

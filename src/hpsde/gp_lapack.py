@@ -77,6 +77,26 @@ def lapack_likelihood(z: np.ndarray, residual: np.ndarray, block: int = _BLOCK) 
     return value_and_gradient
 
 
+def _covariance(hyperparameters: Hyperparameters, points: np.ndarray) -> np.ndarray:
+    """The lower triangle of K at points [n, Z]."""
+    log_lengths, log_signal, log_noise = (np.asarray(part, dtype=float) for part in hyperparameters)
+    K = np.empty((len(points), len(points)))
+    _fill_kernel(K, points * np.exp(-log_lengths), float(log_signal))
+    np.einsum("ii->i", K)[:] += np.exp(2.0 * log_noise) + JITTER * np.exp(2.0 * log_signal)
+    return K
+
+
+def log_evidence_by_lapack(hyperparameters: Hyperparameters, z: np.ndarray, residual: np.ndarray) -> float:
+    """log p(y) of data z [n, Z], residual [n] alone, which is a third of the work; -inf where K has no factor."""
+    K = _covariance(hyperparameters, z)
+    factor, failed = lapack.dpotrf(K.T, lower=0, clean=0, overwrite_a=1)
+    if failed:
+        return -math.inf
+    beta, _ = lapack.dpotrs(factor, residual, lower=0)
+    log_determinant = 2.0 * np.sum(np.log(np.diagonal(factor)))
+    return float(-0.5 * (residual @ beta + log_determinant + len(z) * math.log(2.0 * math.pi)))
+
+
 def _invert(K: np.ndarray, residual: np.ndarray) -> np.ndarray:
     """K^-1 residual, K given by its lower triangle and replaced by all of K^-1; NaN where K has no factor."""
     if len(K) == 0:
@@ -104,15 +124,12 @@ def condition_by_lapack(
     points = np.asarray(z, dtype=float)[rows]
     centre = np.sum(points, axis=0) / max(len(rows), 1) if centre is None else np.asarray(centre, dtype=float)
     points = points - centre
-    log_lengths, log_signal, log_noise = (np.asarray(part, dtype=float) for part in hyperparameters)
 
-    K = np.empty((len(rows), len(rows)))
-    _fill_kernel(K, points * np.exp(-log_lengths), float(log_signal))
-    np.einsum("ii->i", K)[:] += np.exp(2.0 * log_noise) + JITTER * np.exp(2.0 * log_signal)
+    K = _covariance(hyperparameters, points)
     weights = _invert(K, np.asarray(y, dtype=float)[rows] - float(mean))
 
     padded_z, beta, K_inverse = np.zeros((N, points.shape[1])), np.zeros(N), np.zeros((N, N))
     padded_z[rows], beta[rows], K_inverse[np.ix_(rows, rows)] = points, weights, K
-    given = Hyperparameters(jnp.asarray(log_lengths), jnp.asarray(log_signal), jnp.asarray(log_noise))
+    given = Hyperparameters(*(jnp.asarray(np.asarray(part, dtype=float)) for part in hyperparameters))
     fields = (padded_z, mask, beta, K_inverse, np.asarray(float(mean)), centre)
     return GP(given, *(jnp.asarray(field) for field in fields))

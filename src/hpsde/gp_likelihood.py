@@ -29,6 +29,25 @@ from hpsde.gp_model import JITTER, Hyperparameters, inverse_from_cholesky, maske
 ValueAndGradient = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 
+def _log_evidence(L: Array, residual: Array, mask: Array) -> tuple[Float[Array, ""], Float[Array, " N"]]:
+    """log p(y) and beta, given the Cholesky factor L of K."""
+    beta = cho_solve((L, True), residual)
+    log_determinant = 2.0 * jnp.sum(jnp.log(jnp.diagonal(L)))
+    return -0.5 * (residual @ beta + log_determinant + jnp.sum(mask) * math.log(2.0 * math.pi)), beta
+
+
+@jax.jit
+def log_evidence(
+    hyperparameters: Hyperparameters,
+    z: Float[Array, "N Z"],
+    residual: Float[Array, " N"],
+    mask: Bool[Array, " N"],
+) -> Float[Array, ""]:
+    """As `log_likelihood`, without the gradient."""
+    _, K = masked_covariance(hyperparameters, z, mask)
+    return _log_evidence(jax.lax.linalg.cholesky(K, symmetrize_input=False), residual, mask)[0]
+
+
 @jax.jit
 def log_likelihood(
     hyperparameters: Hyperparameters,
@@ -40,9 +59,7 @@ def log_likelihood(
     K_f, K = masked_covariance(hyperparameters, z, mask)
     L = jax.lax.linalg.cholesky(K, symmetrize_input=False)
     K_inverse = inverse_from_cholesky(L)
-    beta = cho_solve((L, True), residual)
-    log_determinant = 2.0 * jnp.sum(jnp.log(jnp.diagonal(L)))
-    value = -0.5 * (residual @ beta + log_determinant + jnp.sum(mask) * math.log(2.0 * math.pi))
+    value, beta = _log_evidence(L, residual, mask)
 
     M = (beta[:, None] * beta[None, :] - K_inverse) * K_f
     scaled = z / jnp.exp(hyperparameters.log_lengths)[None, :]

@@ -25,16 +25,14 @@ TURN_GROWTH = 1.25  # of the number of rollouts before the axes are turned again
 FIRST_TURNS = 3  # of the axes the first time; later fits go on from the last
 FIRST_LENGTHS = (0.3, 1.0, 3.0)  # to start from the first time, in spreads
 SIGNAL, NOISE = 1.0, 0.3  # to start from
-MOST, FURTHER = 100, 10  # iterations of a fit, and of one that goes on from the last
 TOLERANCE = 1e-5  # of the likelihood, that a step must gain: some thousandths of a nat
 LITTLE = 0.1  # of the largest weight that a direction gives to parameters counts as none
 
 
 class Start(NamedTuple):
-    """Where the next fit starts from: hyper-parameters of both processes, and axes A [Z, Z] where they are turned."""
+    """Where the next fit starts from: hyper-parameters, and axes A [Z, Z] where they are turned."""
 
     hyperparameters: gp.Hyperparameters | None = None
-    present: gp.Hyperparameters | None = None
     axes: np.ndarray | None = None
     turned: int = 0  # number of rollouts that the axes were last turned by
 
@@ -42,13 +40,11 @@ class Start(NamedTuple):
 class Surface(NamedTuple):
     """The process over z, or over A z, of the warped returns `scores`; and what the return sees of [s, xi].
 
-    `present` is the same process with the kernel of the newest rollouts: how the return varies where the policy is now.
     directions [S + D, E] lead from [s, xi] to the E coordinates that matter, None where all do; relevance [E] is
     how fast the return changes along them.
     """
 
     process: gp.GP
-    present: gp.GP
     scores: Float[Array, " N"]
     warp: Warp
     axes: Float[Array, "Z Z"] | None
@@ -77,18 +73,15 @@ def fit(
     z, y, known = pad_rows(z, size), pad_rows(scores[points], size), np.arange(size) < len(points)
     if not turns(settings.gp_axes, len(rows), z.shape[1]):
         process = _fit_process(z, y, known, start.hyperparameters, settings)
-        present = _fit_present(process, z, y, known, start.present, settings)
-        start = Start(process.hyperparameters, present.hyperparameters)
-        return Surface(process, present, jnp.asarray(y), warp, None, None, None, start)
+        return Surface(process, jnp.asarray(y), warp, None, None, None, Start(process.hyperparameters))
     process, axes = _fit_turned(z, y, known, spreads, start, settings)
-    present = _fit_present(process, z @ axes.T, y, known, start.present, settings)
     directions, relevance = _active(process, axes, context_size, settings)
     if len(rows) >= TURN_GROWTH * start.turned:
         next_axes, next_hyperparameters = turned_axes(process, axes)
-        start = Start(next_hyperparameters, next_hyperparameters, next_axes, len(rows))
+        start = Start(next_hyperparameters, next_axes, len(rows))
     else:
-        start = Start(process.hyperparameters, present.hyperparameters, axes, start.turned)
-    return Surface(process, present, jnp.asarray(y), warp, jnp.asarray(axes), directions, relevance, start)
+        start = Start(process.hyperparameters, axes, start.turned)
+    return Surface(process, jnp.asarray(y), warp, jnp.asarray(axes), directions, relevance, start)
 
 
 def is_needed(rollouts: int, dimensions: int, settings: Settings) -> bool:
@@ -145,45 +138,20 @@ def _fit_turned(
 def _fit_process(
     z: np.ndarray, y: np.ndarray, mask: np.ndarray, start: gp.Hyperparameters | None, settings: Settings
 ) -> gp.GP:
-    """The process at its likeliest hyper-parameters."""
-    return gp.posterior(_likeliest(z, y, mask, start, settings)[0], z, y, mask)
-
-
-def _fit_present(
-    process: gp.GP,
-    z: np.ndarray,
-    y: np.ndarray,
-    mask: np.ndarray,
-    start: gp.Hyperparameters | None,
-    settings: Settings,
-) -> gp.GP:
-    """The process at the likeliest hyper-parameters of its newest points; itself where these are all, or not needed."""
-    known = np.flatnonzero(mask)
-    newest = known[-settings.gp_fit_points :]
-    if not settings.model_step or len(newest) == len(known):
-        return process
-    found, _ = _likeliest(z[newest], y[newest], mask[newest], start, settings, FURTHER)
+    """The process at its likeliest hyper-parameters, found from some of the points; or at the start's, if the
+    likelihood of all points is higher there: what some points look like the others may contradict.
+    """
+    found, info = _likeliest(z, y, mask, start, settings)
+    if start is not None and info.points < mask.sum():
+        found = max(found, start, key=lambda each: gp.log_evidence(each, z, y, mask))
     return gp.posterior(found, z, y, mask)
 
 
 def _likeliest(
-    z: np.ndarray,
-    y: np.ndarray,
-    mask: np.ndarray,
-    start: gp.Hyperparameters | None,
-    settings: Settings,
-    iterations: int = MOST,
+    z: np.ndarray, y: np.ndarray, mask: np.ndarray, start: gp.Hyperparameters | None, settings: Settings
 ) -> tuple[gp.Hyperparameters, gp.FitInfo]:
-    return gp.fit_hyperparameters(
-        z,
-        y,
-        mask,
-        start,
-        isotropic=settings.isotropic,
-        fit_points=settings.gp_fit_points,
-        iterations=iterations,
-        tolerance=TOLERANCE,
-    )
+    isotropic, points = settings.isotropic, settings.gp_fit_points
+    return gp.fit_hyperparameters(z, y, mask, start, isotropic=isotropic, fit_points=points, tolerance=TOLERANCE)
 
 
 def _first_process(z: np.ndarray, y: np.ndarray, mask: np.ndarray, spreads: np.ndarray, settings: Settings) -> gp.GP:

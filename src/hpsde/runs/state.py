@@ -40,7 +40,7 @@ from hpsde.gating import GPGate
 from hpsde.policy import HierarchicalPolicy
 from hpsde.rollouts import Units
 
-FORMAT, VERSION = "hpsde-learner", 4
+FORMAT, VERSION = "hpsde-learner", 5
 
 CLASSES = {
     kind.__name__: kind
