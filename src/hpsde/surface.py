@@ -26,7 +26,6 @@ FIRST_TURNS = 3  # of the axes the first time; later fits go on from the last
 FIRST_LENGTHS = (0.3, 1.0, 3.0)  # to start from the first time, in spreads
 SIGNAL, NOISE = 1.0, 0.3  # to start from
 TOLERANCE = 1e-5  # of the likelihood, that a step must gain: some thousandths of a nat
-CONTRADICTED = 0.1  # nats that a kernel loses for each rollout, and then is not taken
 LITTLE = 0.1  # of the largest weight that a direction gives to parameters counts as none
 
 
@@ -139,13 +138,12 @@ def _fit_turned(
 def _fit_process(
     z: np.ndarray, y: np.ndarray, mask: np.ndarray, start: gp.Hyperparameters | None, settings: Settings
 ) -> gp.GP:
-    """The process at its likeliest hyper-parameters, found from some of the points; or at the start's, if these are
-    far likelier for all points: what some points look like the others may contradict.
+    """The process at its likeliest hyper-parameters, found from some of the points; or at the start's, if the
+    likelihood of all points is higher there: what some points look like the others may contradict.
     """
     found, info = _likeliest(z, y, mask, start, settings)
     if start is not None and info.points < mask.sum():
-        before, now = (gp.log_evidence(each, z, y, mask) for each in (start, found))
-        found = found if now > before - CONTRADICTED * mask.sum() else start
+        found = max(found, start, key=lambda each: gp.log_evidence(each, z, y, mask))
     return gp.posterior(found, z, y, mask)
 
 
