@@ -502,6 +502,15 @@ def test_every_experiment_has_a_page():
     assert list(PAGES) == list(plan.EXPERIMENTS)
 
 
+def test_the_page_names_the_best_method_and_how_far_the_next_one_is():
+    found = [row for seed in range(8) for variant in (GOOD, BAD) for row in made_up(Run("toy-double", variant, seed))]
+    told = report.best_text(SMALL, rows.runs_of(found), "toy-double")
+    assert "that of `good`: +0.04 [+0.04, +0.04] above that of `bad`" in told
+    assert told.endswith("(holds).")
+    alone = [row for row in found if row["variant"] == "good"]
+    assert report.best_text(SMALL, rows.runs_of(alone), "toy-double") == ""
+
+
 @pytest.mark.parametrize("name", [name for name in PAGES if (ROOT / "experiments" / name).is_dir()])
 def test_the_committed_page_is_what_the_committed_rows_give(name):
     experiment, out = plan.find_experiment(name), ROOT / "experiments" / name

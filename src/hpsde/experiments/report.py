@@ -192,7 +192,29 @@ def methods_table(experiment: Experiment, runs: Runs, task: str) -> str:
         if not values(runs, task, variant.name, "final return") and not failures(runs, task, variant.name):
             continue
         lines.append([f"`{variant.name}`", *(_cell(runs, task, variant.name, column) for column in experiment.columns)])
-    return table(["method", *experiment.columns], lines) if lines else NOTHING
+    if not lines:
+        return NOTHING
+    return f"{table(['method', *experiment.columns], lines)}\n\n{best_text(experiment, runs, task)}".rstrip()
+
+
+def best_text(experiment: Experiment, runs: Runs, task: str) -> str:
+    """Which method has the highest final return, by how much, and whether that is more than chance."""
+    names = [variant.name for variant in experiment.variants_of(task) if variant not in experiment.ablations]
+    means = {name: _of(runs, task, name, "final return") for name in names}
+    ranked = sorted((-mean.value, name) for name, mean in means.items() if mean is not None)
+    if len(ranked) < 2:
+        return ""
+    (_, first), (_, second) = ranked[:2]
+    highest, next_one = (values(runs, task, name, "final return") for name in (first, second))
+    differences = np.array([highest[seed] - next_one[seed] for seed in sorted(set(highest) & set(next_one))])
+    differences = differences[np.isfinite(differences)]
+    if not len(differences):
+        return ""
+    found = estimate(differences)
+    return (
+        f"The highest final return is that of `{first}`: {_interval(found, '+.2g')} above that of `{second}`, the next "
+        f"one, seed by seed ({statistics.judge(found, +1)})."
+    )
 
 
 def _cell(runs: Runs, task: str, variant: str, column: str) -> str:
