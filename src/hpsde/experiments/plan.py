@@ -278,7 +278,7 @@ REACH = Experiment(
         ),
     ),
     page="reach.md",
-    seconds=150.0,
+    seconds=45.0,
     columns=(
         "final return",
         "worst",
