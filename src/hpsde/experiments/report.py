@@ -18,12 +18,13 @@ from hpsde.experiments.claims import (
     Comparison,
     Judged,
     OpenParameters,
+    compare,
     judge_claims,
     judge_open_parameters,
     margin_of,
 )
 from hpsde.experiments.figures import FIGURES, MAPS, ROUTES, picture_name, picture_of
-from hpsde.experiments.plan import DEFAULT, FIRST_SEED, Experiment
+from hpsde.experiments.plan import DEFAULT, FIRST_SEED, Claim, Experiment
 from hpsde.experiments.rows import Row, Runs, failed, failures, runs_of, values
 from hpsde.experiments.runner import SETTINGS, settings_of
 from hpsde.experiments.statistics import Estimate, estimate
@@ -205,15 +206,11 @@ def best_text(experiment: Experiment, runs: Runs, task: str) -> str:
     if len(ranked) < 2:
         return ""
     (_, first), (_, second) = ranked[:2]
-    highest, next_one = (values(runs, task, name, "final return") for name in (first, second))
-    differences = np.array([highest[seed] - next_one[seed] for seed in sorted(set(highest) & set(next_one))])
-    differences = differences[np.isfinite(differences)]
-    if not len(differences):
-        return ""
-    found = estimate(differences)
+    highest = Claim("", "", "final return", +1, ((first, second),))
+    found = compare(runs, experiment, highest, task, (first, second), "final return", True)
     return (
-        f"The highest final return is that of `{first}`: {_interval(found, '+.2g')} above that of `{second}`, the next "
-        f"one, seed by seed ({statistics.judge(found, +1)})."
+        f"The highest final return is that of `{first}`: {_interval(found.difference, '+.2g')} above that of "
+        f"`{second}`, the next one, seed by seed ({found.verdict})."
     )
 
 
