@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hpsde.tasks.puddle import PUDDLES, WALL
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -18,7 +16,7 @@ LOW, HIGH = -6.2, 8.2
 
 def draw_option_routes(axes: Axes, task: Any, policy: Any, contexts: np.ndarray, colours: tuple[str, ...]) -> None:
     """The mean route of every option in every context, drawn strong where it touches no puddle."""
-    _draw_puddles(axes)
+    _draw_puddles(axes, task)
     for option, means in enumerate(policy.option_means(contexts)):
         routes, free = task.routes(contexts, means), task.collisions(contexts, means) == 0
         for route, good in zip(routes, free, strict=True):
@@ -28,7 +26,7 @@ def draw_option_routes(axes: Axes, task: Any, policy: Any, contexts: np.ndarray,
 
 def draw_chosen_routes(axes: Axes, task: Any, policy: Any, contexts: np.ndarray, colours: tuple[str, ...]) -> None:
     """The route that is taken in every context, coloured by option; dashed where it touches a puddle."""
-    _draw_puddles(axes)
+    _draw_puddles(axes, task)
     chosen, parameters = policy.choose(contexts), policy.act(contexts)
     routes, free = task.routes(contexts, parameters), task.collisions(contexts, parameters) == 0
     for option, route, good in zip(chosen, routes, free, strict=True):
@@ -57,12 +55,13 @@ def draw_gate(axes: Axes, task: Any, policy: Any, colours: tuple[str, ...]) -> N
     axes.legend(loc="lower right")
 
 
-def _draw_puddles(axes: Axes) -> None:
+def _draw_puddles(axes: Axes, task: Any) -> None:
     from matplotlib.patches import Rectangle
 
-    for low, high in PUDDLES:
+    (start, end), puddles, _ = task.wall
+    for low, high in puddles:
         low, high = max(low, LOW), min(high, HIGH)
-        axes.add_patch(Rectangle((WALL[0], low), WALL[1] - WALL[0], high - low, color=WATER, linewidth=0))
+        axes.add_patch(Rectangle((start, low), end - start, high - low, color=WATER, linewidth=0))
     axes.plot(0.0, 0.0, marker="s", markersize=4, color="black")
 
 

@@ -21,7 +21,17 @@ from hpsde._words import distribution_text, parse_distribution, shortened
 from hpsde.distributions import Distribution
 from hpsde.errors import FileFormatError, HpsdeError, InputError, UnknownNameError
 from hpsde.features import FEATURE_NAMES
-from hpsde.tasks import Task, TaskExtras, check_task, make_task, task_extras, task_from_function, task_names
+from hpsde.tasks import (
+    GAUNTLET_FORM,
+    Task,
+    TaskExtras,
+    check_task,
+    is_task_name,
+    make_task,
+    task_extras,
+    task_from_function,
+    task_names,
+)
 
 __all__ = ["Problem", "distribution_text", "parse_distribution", "problem_from_words", "read_problem"]
 
@@ -44,7 +54,7 @@ _EXTRAS = ("description", "features", "max_options", "initial_rollouts", "rollou
 class Problem:
     """What is to be learned. None stands for what is not said.
 
-    task: the name of one of hpsde's tasks.
+    task: the name of one of hpsde's tasks, or a cell of the gauntlet and a seed, as in ridges-4@17.
     function: "module:function" or "path/to/file.py:function", a return function of the user's own, or, where
         `initial` is not given, a task of the user's own (an object, a class or a function that makes one).
     folder: where the module or file is looked for first; then in the current directory.
@@ -173,8 +183,8 @@ class Problem:
         if self.task is not None:
             if self.function is not None:
                 raise InputError(f"expected task or function, got both: {self.task!r} and {self.function!r}")
-            if self.task not in task_names():
-                raise UnknownNameError("task", self.task, task_names())
+            if not is_task_name(self.task):
+                raise UnknownNameError("task", self.task, (*task_names(), GAUNTLET_FORM))
         if self.function is not None and not _FUNCTION.fullmatch(self.function):
             raise InputError(
                 f'function: expected "module:function" or "path/to/file.py:function"; got {shortened(self.function)}'
@@ -248,13 +258,13 @@ def problem_from_words(what: str, **words: Any) -> Problem:
     given = {name: value for name, value in words.items() if value is not None}
     if unknown := sorted(given.keys() - _KINDS.keys()):
         raise InputError(f"unknown words {', '.join(unknown)}; valid are: {', '.join(_KINDS)}")
-    if what in task_names():
+    if is_task_name(what):
         return Problem(task=what, **given)
     if what.endswith(".toml"):
         return read_problem(what).with_words(**given)
     if ":" in what:
         return Problem(function=what, **({"folder": str(Path.cwd())} | given))
-    raise UnknownNameError("task", what, (*task_names(), FUNCTION_FORM, FILE_FORM))
+    raise UnknownNameError("task", what, (*task_names(), GAUNTLET_FORM, FUNCTION_FORM, FILE_FORM))
 
 
 def _task_of(found: Any, function: str) -> Task:

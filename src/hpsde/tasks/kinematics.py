@@ -141,25 +141,43 @@ def arm_from_dh(
     radius: float = 0.05,
     capsules: Sequence[Capsule] = (),
     name: str = "arm",
+    modified: bool = False,
 ) -> Arm:
-    """The arm of a standard Denavit-Hartenberg table with rows (theta_0, d, a, alpha).
+    """The arm of a Denavit-Hartenberg table with rows (theta_0, d, a, alpha), angles in radians.
 
-    T_k(q) = Rz(q + theta_0) Tz(d) Tx(a) Rx(alpha), angles in radians. Joint k stands at the origin of frame k - 1,
-    with that frame's z axis at zero angles. Without `spheres` the links get spheres of `radius` along them.
+    standard: T_k(q) = Rz(q + theta_0) Tz(d) Tx(a) Rx(alpha). Joint k stands at the origin of frame k - 1, with that
+        frame's z axis at zero angles.
+    modified: T_k(q) = Rx(alpha) Tx(a) Rz(q + theta_0) Tz(d), the a and alpha of a row being those before its joint.
+        Joint k stands where Rx(alpha) Tx(a) leads from frame k - 1.
+
+    Without `spheres` the links get spheres of `radius` along them.
     """
     if len(rows) != len(limits) or any(len(row) != 4 for row in rows):
         raise InputError(f"arm_from_dh: expected rows of 4 and as many limits, got {len(rows)} and {len(limits)}")
     frame, before, joints = np.eye(4), np.zeros(3), []
     for (theta, d, a, alpha), (low, high) in zip(rows, limits, strict=True):
+        if modified:
+            frame = frame @ _screw_x(a, alpha)
         joints.append(Joint(_vector(frame[:3, 3] - before), _vector(frame[:3, 2]), float(low), float(high)))
         before = frame[:3, 3]
-        ct, st, ca, sa = np.cos(theta), np.sin(theta), np.cos(alpha), np.sin(alpha)
-        frame = frame @ np.array(
-            [[ct, -st * ca, st * sa, a * ct], [st, ct * ca, -ct * sa, a * st], [0, sa, ca, d], [0, 0, 0, 1]]
-        )
+        frame = frame @ _screw_z(d, theta)
+        if not modified:
+            frame = frame @ _screw_x(a, alpha)
     flange = _vector(frame[:3, 3] - before)
     body = spheres_along(joints, flange, radius) if spheres is None else tuple(spheres)
     return Arm(tuple(joints), flange, body, bend, tuple(capsules), name)
+
+
+def _screw_x(shift: float, angle: float) -> np.ndarray:
+    """Tx(shift) Rx(angle)."""
+    cos, sin = np.cos(angle), np.sin(angle)
+    return np.array([[1.0, 0.0, 0.0, shift], [0.0, cos, -sin, 0.0], [0.0, sin, cos, 0.0], [0.0, 0.0, 0.0, 1.0]])
+
+
+def _screw_z(shift: float, angle: float) -> np.ndarray:
+    """Tz(shift) Rz(angle)."""
+    cos, sin = np.cos(angle), np.sin(angle)
+    return np.array([[cos, -sin, 0.0, 0.0], [sin, cos, 0.0, 0.0], [0.0, 0.0, 1.0, shift], [0.0, 0.0, 0.0, 1.0]])
 
 
 def spheres_along(joints: Sequence[Joint], flange: Vector, radius: float) -> tuple[Sphere, ...]:

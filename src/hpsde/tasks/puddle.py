@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -30,7 +30,7 @@ from hpsde.distributions import Uniform
 from hpsde.tasks.dmp import SteppedDMP
 from hpsde.tasks.solutions import Solution
 
-__all__ = ["GAPS", "PUDDLES", "WALL", "Puddle"]
+__all__ = ["GAPS", "PUDDLES", "WALL", "Puddle", "Wall"]
 
 WALL = (1.9, 4.1)
 """The x in which puddles lie."""
@@ -45,6 +45,18 @@ GAPS = {
     "highest gap": (5.4, 6.8),
 }
 """The y between the puddles, from below."""
+
+
+class Wall(NamedTuple):
+    """A wall of puddles.
+
+    x: where it begins and ends. puddles: their y, from below. gaps: the y between them by name, from below.
+    """
+
+    x: tuple[float, float]
+    puddles: tuple[tuple[float, float], ...]
+    gaps: dict[str, tuple[float, float]]
+
 
 CONTEXTS = Uniform(-5.0, 6.0)
 POINTS = 100
@@ -73,14 +85,17 @@ MARGIN = 0.4
 class Puddle:
     """The task; see the top of the file. Beyond what every task has: `routes`, `collisions` and `gaps`.
 
+    A subclass may have another `wall`, and say so in `name` and `description`.
+
     The best return is between -8.49 and -6.29, by context, and -7.15 on average over the evaluation contexts
     (`python benchmarks/puddle_rollouts.py --optimum`).
     """
 
-    name: ClassVar[str] = "puddle"
+    name: str = "puddle"
+    wall: Wall = Wall(WALL, PUDDLES, GAPS)
     context_size: ClassVar[int] = 1
     parameter_size: ClassVar[int] = 10
-    description: ClassVar[str] = "a route past puddles, by a movement primitive; four gaps lead through"
+    description: str = "a route past puddles, by a movement primitive; four gaps lead through"
     features: ClassVar[str] = "squared-exponential"
     max_options: ClassVar[int] = 20
     initial_rollouts: ClassVar[int] = 600
@@ -95,8 +110,8 @@ class Puddle:
 
     @property
     def solutions(self) -> tuple[Solution, ...]:
-        """The four gaps. An option follows one when its mean routes take it in a tenth of all contexts."""
-        return tuple(self._solution(number, name) for number, name in enumerate(GAPS))
+        """The gaps. An option follows one when its mean routes take it in a tenth of all contexts."""
+        return tuple(self._solution(number, name) for number, name in enumerate(self.wall.gaps))
 
     def sample_contexts(self, key: Array, n: int) -> Float[np.ndarray, "n 1"]:
         """`n` goals s ~ U(-5, 6)."""
@@ -162,7 +177,7 @@ class Puddle:
         return self._of_heights(self._collisions, contexts, parameters)
 
     def gaps(self, contexts: Any, parameters: Any) -> Int[np.ndarray, " N"]:
-        """Which of GAPS a route takes with all its points in the wall, 0 to 3; -1 for none."""
+        """Which of the wall's gaps a route takes with all its points in the wall, from 0; -1 for none."""
         return self._of_heights(self._gaps, contexts, parameters)
 
     def _of_heights(self, function: Callable[[np.ndarray], np.ndarray], contexts: Any, parameters: Any) -> np.ndarray:
@@ -180,11 +195,11 @@ class Puddle:
 
     def _collisions(self, y: np.ndarray) -> np.ndarray:
         inside = y[:, self._in_wall]
-        return np.sum([np.sum((low < inside) & (inside < high), axis=1) for low, high in PUDDLES], axis=0)
+        return np.sum([np.sum((low < inside) & (inside < high), axis=1) for low, high in self.wall.puddles], axis=0)
 
     def _gaps(self, y: np.ndarray) -> np.ndarray:
         lowest, highest = y[:, self._in_wall].min(axis=1), y[:, self._in_wall].max(axis=1)
-        taken = np.array([(low <= lowest) & (highest <= high) for low, high in GAPS.values()])
+        taken = np.array([(low <= lowest) & (highest <= high) for low, high in self.wall.gaps.values()])
         return np.where(taken.any(axis=0), taken.argmax(axis=0), -1)
 
     @cached_property
@@ -198,7 +213,8 @@ class Puddle:
     @cached_property
     def _in_wall(self) -> np.ndarray:
         """Which points lie in the wall's x."""
-        return np.flatnonzero((WALL[0] < self._x) & (self._x < WALL[1]))
+        start, end = self.wall.x
+        return np.flatnonzero((start < self._x) & (self._x < end))
 
     @cached_property
     def _indices(self) -> np.ndarray:
@@ -221,18 +237,21 @@ class Puddle:
 
     def _through(self, gap: str, s: np.ndarray) -> np.ndarray:
         """Good parameters through a gap: least squares to a bent line past the nearer of its corners, at MARGIN."""
-        low, high = GAPS[gap]
+        low, high = self.wall.gaps[gap]
         entry, leave = (np.clip(y, low + MARGIN, high - MARGIN) for y in (np.zeros_like(s), s))
-        corners = (0.0, *WALL, 6.0)
+        corners = (0.0, *self.wall.x, 6.0)
         wanted = np.array([np.interp(self._x, corners, (0.0, *heights)) for heights in np.hstack([entry, leave, s])])
-        # A route that ends at step 301 is linear in its parameters: what it is without any, plus its responses.
+        unbent, responses = self._linear_heights(s)
+        importance = np.ones((POINTS, 1))
+        importance[self._in_wall] = importance[-1] = 10.0
+        return np.linalg.lstsq(importance * responses, importance * (wanted - unbent).T, rcond=None)[0].T
+
+    def _linear_heights(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Unbent [N, 100] and responses [100, 10]: y = unbent + responses a in a route that ends at step 301."""
         at = self._indices[0]
         unbent, _ = self.primitive.rollout(np.zeros((len(s), 10)), s, velocity=_y_velocity())
         responses, _ = self.primitive.rollout(PARAMETER_UNIT * np.eye(10), np.zeros(10))
-        importance = np.ones((POINTS, 1))
-        importance[self._in_wall] = importance[-1] = 10.0
-        missing = (wanted - unbent[:, at]).T
-        return np.linalg.lstsq(importance * responses[:, at].T, importance * missing, rcond=None)[0].T
+        return unbent[:, at], responses[:, at].T
 
     def _checked(self, contexts: Any, parameters: Any) -> tuple[np.ndarray, np.ndarray]:
         s = check_rows("contexts", contexts, 1)

@@ -94,14 +94,16 @@ KUKA_POSTURES = {
 
 @dataclass(frozen=True)
 class TruncatedGaussian:
-    """Independent N(0, deviation^2) for each number, cut off at `low` and `high`.
+    """Independent N(centre, deviation^2) for each number, cut off at `low` and `high`; the centre is 0 by default.
 
-    log p(x) = sum_j log N(x_j | 0, deviation^2) - log(Phi(high_j / deviation) - Phi(low_j / deviation)) inside.
+    log p(x) = sum_j log N(x_j | c_j, d^2) - log(Phi((high_j - c_j) / d) - Phi((low_j - c_j) / d)) inside, with the
+    centre c and the deviation d.
     """
 
     low: tuple[float, ...]
     high: tuple[float, ...]
     deviation: float
+    centre: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if not (0 < len(self.low) == len(self.high) and np.all(np.less(self.low, self.high)) and self.deviation > 0.0):
@@ -109,6 +111,8 @@ class TruncatedGaussian:
                 "TruncatedGaussian: expected as many low as high, each below its high, and a deviation above 0; "
                 f"got low {self.low}, high {self.high}, deviation {self.deviation}"
             )
+        if self.centre and len(self.centre) != self.size:
+            raise InputError(f"TruncatedGaussian: expected a centre of {self.size} numbers, got {self.centre}")
 
     @property
     def size(self) -> int:
@@ -127,22 +131,27 @@ class TruncatedGaussian:
         """`n` independent draws, by the inverse of the distribution function."""
         low, high = self.bounds
         share = np.asarray(jax.random.uniform(key, (n, self.size), dtype=jnp.float64))
-        below = scipy.special.ndtr(low / self.deviation)
-        drawn = scipy.special.ndtri(below + share * self._mass())
-        return np.clip(self.deviation * drawn, low, high)
+        below, mass = self._below_and_mass()
+        drawn = scipy.special.ndtri(below + share * mass)
+        return np.clip(self._centre() + self.deviation * drawn, low, high)
 
     def log_prob(self, x: Any) -> Float[np.ndarray, " N"]:
         """Log density at each row of `x` [N, size]; minus infinity outside."""
         rows = check_rows("x", x, self.size)
         low, high = self.bounds
-        constant = np.sum(np.log(self._mass())) + self.size * np.log(self.deviation * np.sqrt(2.0 * np.pi))
+        _, mass = self._below_and_mass()
+        constant = np.sum(np.log(mass)) + self.size * np.log(self.deviation * np.sqrt(2.0 * np.pi))
         inside = np.all((rows >= low) & (rows <= high), axis=1)
-        return np.where(inside, -0.5 * np.sum((rows / self.deviation) ** 2, axis=1) - constant, -np.inf)
+        squares = np.sum(((rows - self._centre()) / self.deviation) ** 2, axis=1)
+        return np.where(inside, -0.5 * squares - constant, -np.inf)
 
-    def _mass(self) -> np.ndarray:
-        """The probability that a Gaussian which is not cut off lies inside, for each number."""
-        low, high = self.bounds
-        return scipy.special.ndtr(high / self.deviation) - scipy.special.ndtr(low / self.deviation)
+    def _below_and_mass(self) -> tuple[np.ndarray, np.ndarray]:
+        """The probabilities that a Gaussian which is not cut off lies below `low`, and inside, for each number."""
+        low, high = (scipy.special.ndtr((bound - self._centre()) / self.deviation) for bound in self.bounds)
+        return low, high - low
+
+    def _centre(self) -> np.ndarray:
+        return np.array(self.centre) if self.centre else np.zeros(self.size)
 
 
 @partial(jax.jit, static_argnames=("arm", "pole", "margin"))

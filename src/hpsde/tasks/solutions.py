@@ -2,7 +2,7 @@
 
 A solution is a rule that says, context by context, whether given parameters belong to it. An option *follows*
 a solution when its mean does so in a large enough share of the contexts where it could. Then *coverage* is the
-share of the solutions that some option follows, and *surplus* is the number of options that follow none.
+share of the required solutions that some option follows, and *surplus* is the number of options that follow none.
 
 Which contexts, and what share, is the solution's to say. On the toys it is 80 % of the contexts where the
 solution is the best or equal to the best. On the puddle it is a tenth of all contexts: options share a gap, no
@@ -44,6 +44,7 @@ class Solution:
     parameters: contexts [C, S] -> [C, D], parameters that belong to it, the best where these are known (for
         pictures).
     share: of the valid contexts, in how many an option must follow this solution.
+    required: False for a clearly lower optimum, which need not be found; an option that follows it is no surplus.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Solution:
     valid: Callable[[np.ndarray], np.ndarray] | None = None
     parameters: Callable[[np.ndarray], np.ndarray] | None = None
     share: float = FOLLOW_SHARE
+    required: bool = True
 
     def __post_init__(self) -> None:
         if not 0.0 < self.share <= 1.0:
@@ -75,9 +77,10 @@ def solution_at(
 class Coverage:
     """What `coverage_and_surplus` found.
 
-    coverage: share of the solutions that some option follows.
-    surplus: how many options follow no solution.
+    coverage: share of the required solutions that some option follows; 1 where none is required.
+    surplus: how many options follow no solution, required or not.
     table [O, K]: the share of solution k's valid contexts in which option o follows it (NaN: none is valid).
+    followed [O, K]: whether that share is large enough for option o to follow solution k.
     names: the K solutions.
     found: the names of those that some option follows.
     """
@@ -85,6 +88,7 @@ class Coverage:
     coverage: float
     surplus: int
     table: np.ndarray
+    followed: np.ndarray
     names: tuple[str, ...]
     found: tuple[str, ...]
 
@@ -114,11 +118,13 @@ def coverage_and_surplus(solutions: Sequence[Solution], contexts: Any, option_me
     # 4 of 5 are a share of 0.8, in spite of rounding. NaN is no share.
     followed = table >= np.array([solution.share for solution in solutions]) - 1e-12
     found = np.any(followed, axis=0)
+    asked = judged & np.array([solution.required for solution in solutions])
     names = tuple(solution.name for solution in solutions)
     return Coverage(
-        coverage=float(np.mean(found[judged])),
+        coverage=float(np.mean(found[asked])) if np.any(asked) else 1.0,
         surplus=int(np.sum(~np.any(followed, axis=1))),
         table=table,
+        followed=followed,
         names=names,
         found=tuple(name for name, of_some in zip(names, found, strict=True) if of_some),
     )
