@@ -44,7 +44,7 @@ def value(contexts, parameters, seeds):
 RUN = [
     *("run", "returns.py:value", "--context", "uniform(0, 2)", "--initial", "uniform(-1, 1)", "--batched"),
     *("--rollouts", "200", "--initial-rollouts", "100", "--batch", "25", "--max-options", "4", "--chunk", "5"),
-    *("--set", "target_ess=0.25", "--quiet", "--seed", "7", "--out", "run"),
+    *("--quiet", "--seed", "7", "--out", "run"),
 ]
 
 

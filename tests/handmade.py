@@ -5,7 +5,8 @@ import io
 import jax.numpy as jnp
 import numpy as np
 
-from hpsde import gp
+from hpsde import gp, gp_binary
+from hpsde.doubts import Doubt
 from hpsde.features import Linear
 from hpsde.gating import GPGate, MarginalGate, SoftmaxGate
 from hpsde.gaussian import LinearGaussian
@@ -14,6 +15,10 @@ from hpsde.rollouts import Units
 from hpsde.warp import Warp
 
 KEPT = np.array([True, False, True, False])
+DOUBTS = (
+    Doubt("unexplained", 0.1, "The model explains 10 % of the returns' variance: run more rollouts. Ω"),
+    Doubt("wide", 3.25, "Option 5 is wide."),
+)
 
 
 def make_gate(kind, S, D, generator):
@@ -34,6 +39,19 @@ def make_gate(kind, S, D, generator):
     process = process._replace(beta=process.beta * (1.0 + 1e-12))
     warp, axes = Warp(100.0 + 7.0 * scores, scores), jnp.asarray(slanted(D + S, seed=1))
     return GPGate(process, jnp.asarray(np.where(mask, scores, 0.0)), warp, axes)
+
+
+def binary_gate(S, D, directions=None):
+    """A gate of success or failure, where some rollouts surprise and others are all but certain."""
+    generator = np.random.default_rng(4)
+    axes = None if directions is None else generator.normal(size=(directions, D + S))
+    E = D + S if directions is None else directions
+    z = generator.normal(0.7, 1.3, size=(40, E))
+    success, mask = (z[:, 0] > 0.5) ^ (np.arange(40) % 9 == 0), np.arange(40) % 13 != 5
+    hyperparameters = gp.Hyperparameters(jnp.zeros(E) + 0.3, jnp.array(2.0), jnp.array(-1.0))
+    process = gp_binary.condition_binary(hyperparameters, z, success & mask, mask, -0.4)
+    warp = gp_binary.odds_warp(np.array([10.0, 30.0]))
+    return GPGate(process, jnp.asarray((success & mask).astype(float)), warp, axes, binary=True)
 
 
 def slanted(size, seed):

@@ -4,8 +4,7 @@ import numpy as np
 
 import hpsde
 
-# So few rollouts need a larger share of them to count.
-SIZES = {"initial_rollouts": 128, "expected_rollouts": 192, "max_options": 4, "target_ess": 0.25}
+SIZES = {"initial_rollouts": 128, "expected_rollouts": 192, "max_options": 4}
 ROUNDS = (128, 32, 32)
 
 
@@ -29,7 +28,7 @@ def draw_contexts(round_number, count, context_size):
 def own_data(count=128, seed=3):
     """Contexts and parameters that nobody asked for, as the initial distribution gives them."""
     contexts = draw_contexts(seed, count, 1)
-    return contexts, np.random.default_rng(seed).uniform(-1.0, 1.0, (count, 1))
+    return contexts, np.random.default_rng(1000 + seed).uniform(-1.0, 1.0, (count, 1))
 
 
 def run(learner, returns=two_ridges, rounds=ROUNDS, contexts=draw_contexts):

@@ -10,12 +10,9 @@ import hpsde
 import small
 from hpsde.tasks.task import task_from_function
 
-SIZES = {"rollouts": 192, "initial_rollouts": 128, "batch": 32, "max_options": 4, "target_ess": 0.25}
+SIZES = {"rollouts": 192, "initial_rollouts": 128, "batch": 32, "max_options": 4}
 WORDS = {"initial": "uniform(-1, 1)", "contexts": "uniform(0, 2)"}
-SHORT = [
-    *("--rollouts", "192", "--initial-rollouts", "128", "--batch", "32", "--max-options", "4"),
-    *("--set", "target_ess=0.25"),
-]
+SHORT = ["--rollouts", "192", "--initial-rollouts", "128", "--batch", "32", "--max-options", "4"]
 FUNCTION = """
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The steps of one re-estimation that other files have no tests for: what is clustered, by whom, and what is kept."""
+"""The steps of one re-estimation that other files have no tests for: who is asked, names, widths, and what is kept."""
 
 import jax
 import jax.numpy as jnp
@@ -6,262 +6,312 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from hpsde import algorithm, density, landscape
+from hpsde import algorithm, discovery, landscape, latent
 from hpsde.algorithm import (
-    ENOUGH_EFFECTIVE,
-    LEAST_MEMBERS,
-    Data,
+    LEAST_EFFECTIVE,
+    SEARCH_GROWTH,
     Memory,
-    approximate_return,
-    assign,
-    compute_weights,
-    draw_target,
-    embed,
-    is_modelled,
+    combinations,
+    explored,
+    find_options,
+    is_due,
+    number_options,
     reestimate,
-    survey,
+    share_outside,
+    train_gate,
+    train_options,
+    widest,
 )
-from hpsde.density import Mixture
-from hpsde.landscape import Landscape
+from hpsde.gating import GPGate, MarginalGate, SoftmaxGate
+from hpsde.gaussian import LinearGaussian, means
+from hpsde.landscape import View
+from hpsde.latent import Latent
+from hpsde.return_model import approximate_return, survey
+from hpsde.rollouts import Data
 from hpsde.settings import Settings
+from hpsde.surface import Start
+from hpsde.weighing import compute_weights
 
 KEY = jax.random.key(0)
-ROWS, COUNT, S, D, O = 96, 80, 1, 3, 3
-NOTHING = {"gate": "softmax", "target": "weighted", "model_step": False}  # that asks for a Gaussian process
+ROWS, COUNT, FIRST, S, D, O = 128, 120, 90, 1, 2, 3
+SETTINGS = Settings(max_options=O)
+NOTHING = {"gate": "softmax", "density": "vb", "model_step": False}  # that asks for a Gaussian process
 
 
 @pytest.fixture(scope="module")
 def data():
-    """Returns that are best where the first parameter is 1 or -1, and always more than 0."""
+    """Returns that are best where the first parameter is 1 or -1 and the second 0."""
     rng = np.random.default_rng(0)
     mask = np.arange(ROWS) < COUNT
     contexts, parameters = rng.normal(size=(ROWS, S)), rng.normal(size=(ROWS, D))
-    returns = 1e-3 + np.exp(-3.0 * (np.abs(parameters[:, 0]) - 1.0) ** 2 - np.sum(parameters[:, 1:] ** 2, axis=1))
-    return Data(contexts, parameters, returns, contexts + 5.0, np.zeros(ROWS), mask, mask & (np.arange(ROWS) < 50))
-
-
-FITTED = density.FitInfo(
-    *map(jnp.asarray, (0.0, True, 1, 1, np.zeros(2), np.ones(2)))
-)  # the last of two starts was best
-
-
-def make_mixture(means):
-    """Gaussians of unit covariance and unequal mass."""
-    mass, size = np.array([20.0, 30.0, 10.0]), means.shape[1]
-    parts = (mass + 0.1, mass + 1.0, means, mass + size, (mass + size)[:, None, None] * np.eye(size), mass)
-    return Mixture(*map(jnp.asarray, parts))
-
-
-def seen(directions):
-    """A landscape that knows nothing but directions."""
-    return Landscape(None, None, None, directions, None, COUNT)
-
-
-def test_points_are_all_numbers_or_what_the_return_sees_of_them(data):
-    assert_array_equal(embed(data, None, Settings()), np.hstack([data.contexts, data.parameters]))
-    assert_array_equal(embed(data, seen(None), Settings()), data.joint)
-    directions = np.random.default_rng(2).normal(size=(S + D, 2))
-    assert_allclose(embed(data, seen(directions), Settings()), data.joint @ directions, rtol=1e-12)
-    mapped = embed(data, seen(directions), Settings(embedding_dimensions=3))
-    assert mapped.shape == (ROWS, 3)
-
-
-def test_no_process_is_fitted_where_nothing_asks_for_it(data):
-    given = (KEY, data, np.ones(S + D), Memory())
-    assert approximate_return(*given, Settings(**NOTHING)) is None
-    fitted = approximate_return(*given, Settings())
-    assert (fitted.axes, fitted.directions) == (None, None)
-    assert int(np.asarray(fitted.process.mask).sum()) == COUNT
-
-
-# ---------------------------------------------------------------- the density to be estimated
+    returns = 1e-3 + np.exp(-3.0 * (np.abs(parameters[:, 0]) - 1.0) ** 2 - 0.5 * parameters[:, 1] ** 2)
+    initial = mask & (np.arange(ROWS) < FIRST)
+    return Data(contexts, parameters, returns, contexts + 5.0, np.zeros(ROWS), mask, initial, rollouts=COUNT)
 
 
 @pytest.fixture(scope="module")
 def surveyed(data):
     """The surface and the landscape of these rollouts."""
     spreads = np.ones(S + D)
-    approximated = approximate_return(KEY, data, spreads, Memory(), Settings())
-    return approximated, survey(KEY, data, approximated, spreads, Memory(), Settings())
+    approximated, _ = approximate_return(KEY, data, spreads, Start(), np.zeros(0, dtype=bool), SETTINGS)
+    return approximated, survey(KEY, data, approximated, spreads, None, None, SETTINGS)
 
 
-@pytest.mark.parametrize(
-    ("changes", "ess", "modelled"),
-    [
-        ({}, 4 * ENOUGH_EFFECTIVE, False),
-        ({}, 3.9 * ENOUGH_EFFECTIVE, True),
-        ({"target": "modelled"}, 1000.0, True),
-        ({"target": "weighted"}, 1.0, False),
-        ({"target": "modelled", "embedding_dimensions": 2}, 1.0, False),  # an eigenmap is one of the rollouts
-        ({"embedding_dimensions": 2}, 1.0, False),
-    ],
-)
-def test_samples_are_drawn_where_few_rollouts_have_weight(changes, ess, modelled):
-    assert is_modelled(ess, 4, Memory(), Settings(**changes)) is modelled
+@pytest.fixture(scope="module")
+def step(data, surveyed):
+    return reestimate(KEY, data, *surveyed, Memory(), SETTINGS)
 
 
-def test_once_chosen_the_target_stays():
-    for modelled in (True, False):
-        for ess in (1.0, 1000.0):
-            assert is_modelled(ess, 4, Memory(modelled=modelled), Settings()) is modelled
+# ---------------------------------------------------------------- one step
 
 
-@pytest.mark.parametrize("modelled", [True, False])
-def test_a_step_says_which_target_the_next_one_has(monkeypatch, data, surveyed, modelled):
-    monkeypatch.setattr(algorithm, "ENOUGH_EFFECTIVE", 1000.0 if modelled else 0.0)
-    monkeypatch.setattr(density, "fit", lambda *_, **__: (make_mixture(data.joint[:O]), FITTED))
-    drawn = []
-    monkeypatch.setattr(algorithm, "draw_target", lambda *given: drawn.append(1) or draw_target(*given))
-    _, memory, _ = reestimate(KEY, data, *surveyed, Memory(), Settings(max_options=O))
-    assert memory.modelled is modelled
-    assert len(drawn) == int(modelled)
+def test_one_step_finds_both_solutions_and_hands_them_on(data, surveyed, step):
+    estimate, memory, info = step
+    assert estimate.kept.sum() == info.options_kept == info.maxima == 2
+    at = np.asarray(means(estimate.options, jnp.asarray([[5.0]])))[estimate.kept, 0]
+    assert_allclose(np.sort(at[:, 0]), [-1.0, 1.0], atol=0.15)
+    assert_allclose(at[:, 1], 0.0, atol=0.3)
+    assert memory.landscape is surveyed[1]
+    assert memory.surface is surveyed[0].start
+    assert memory.options is estimate.options
+    assert_array_equal(memory.kept, estimate.kept)
+    assert (memory.searched, memory.next_number) == (COUNT, 3)
+    assert sorted(estimate.numbers[estimate.kept].tolist()) == sorted(info.born) == [1, 2]
+    assert info.died == ()
+    assert info.explained > 0.8
+    assert info.outliers == 0
+    assert not info.warm
 
 
-def test_the_target_is_samples_of_the_landscape_weighted_as_rollouts_are(data, surveyed):
-    importance = compute_weights(data, None, Settings())
-    target, shares = draw_target(KEY, data, surveyed[1], importance, Settings())
-    assert len(target.mask) == landscape.SAMPLES
-    assert np.all(target.mask)
-    # In the contexts of rollouts, and so with their features.
-    assert np.all(np.min(np.abs(target.contexts - data.contexts[:COUNT].T), axis=1) < 1e-6)
-    assert_allclose(target.features, target.contexts + 5.0, atol=1e-6)
-    assert float(shares.temperature) == float(importance.temperature)
-    assert_array_equal(shares.weights, compute_weights(target, float(importance.temperature), Settings()).weights)
-    # Twice as near to the best parameters as the weighted rollouts.
-    errors = [np.abs(np.abs(each.parameters[:, 0]) - 1.0) for each in (target, data)]
-    assert shares.weights @ errors[0] < 0.5 * importance.weights @ errors[1]
+def test_the_next_step_keeps_slots_and_names(data, surveyed, step):
+    estimate, memory, _ = step
+    again, after, info = reestimate(jax.random.key(1), data, *surveyed, memory, SETTINGS)
+    assert_array_equal(again.numbers, estimate.numbers)
+    assert (info.born, info.died) == ((), ())
+    assert info.warm
+    assert after.settled == memory.settled + 1
+    at, before = (np.asarray(each.options.b)[estimate.kept] for each in (again, estimate))
+    assert np.linalg.norm(at - before, axis=1).max() < 0.3
 
 
-@pytest.mark.parametrize("f", ["linear", np.sqrt, lambda returns: 1.0 - returns], ids=["linear", "sqrt", "falling"])
-def test_a_function_f_is_asked_only_about_returns_that_rollouts_have(data, f):
-    """Modelled returns may be less than 0 where all returns are more, or better than the best."""
-    steep, settings = data._replace(returns=1e-3 + 0.9 * data.returns**4), Settings(f=f)
-    approximated = approximate_return(KEY, steep, np.ones(S + D), Memory(), settings)
-    importance = compute_weights(steep, None, settings)
-    target, shares = draw_target(KEY, steep, landscape.make(approximated, COUNT), importance, settings)
-    known = steep.returns[steep.mask]
-    assert known.min() <= target.returns.min() < target.returns.max() <= known.max()
-    assert_allclose(np.sum(shares.weights), 1.0, rtol=1e-9)
+def test_a_mean_return_is_that_of_the_rollouts_an_option_has(data, step):
+    estimate, memory, _ = step
+    found = latent.as_found(data, memory.found, SETTINGS)
+    share = found.responsibilities * np.asarray(compute_weights(data, None, SETTINGS).weights)
+    for o in np.flatnonzero(estimate.kept):
+        assert_allclose(estimate.mean_returns[o], np.average(data.returns, weights=share[o]), rtol=1e-6)
 
 
-def start_of(monkeypatch, data, approximated, surveyed, memory, **changes):
-    """What the density estimation starts from, and whether it says so where the last of its starts was the best."""
-    starts, size = [], changes.get("embedding_dimensions", S + D)
-
-    def fit(*given, warm, **more):
-        starts.append(warm)
-        return make_mixture(np.zeros((O, size))), FITTED
-
-    monkeypatch.setattr(density, "fit", fit)
-    _, after, info = reestimate(KEY, data, approximated, surveyed, memory, Settings(max_options=O, **changes))
-    assert after.landscape is surveyed
-    assert info.warm == (starts[0] is not None)
-    return starts[0]
+def test_where_nothing_is_known_one_option_is_as_wide_as_the_initial_policy(data, surveyed):
+    estimate, memory, info = reestimate(
+        KEY, data, surveyed[0], None, Memory(), Settings(max_options=O, model_step=False)
+    )
+    assert_array_equal(estimate.kept, [True, False, False])
+    assert_array_equal(estimate.options.b[0], np.zeros(D))
+    assert_array_equal(estimate.options.Sigma[0], np.eye(D))
+    assert memory.temperature is None  # T is that of the first rollouts that say something
+    assert memory.found is None
+    assert np.isnan(info.unexplored)
 
 
-@pytest.mark.parametrize("target", ["modelled", "weighted"])
-def test_the_last_mixture_is_a_start_as_long_as_its_landscape_lasts(monkeypatch, data, surveyed, target):
-    mixture, (approximated, found) = make_mixture(np.zeros((O, S + D))), surveyed
-    assert start_of(monkeypatch, data, approximated, found, Memory(), target=target) is None
-    memory = Memory(mixture, found)
-    assert start_of(monkeypatch, data, approximated, found, memory, target=target) is mixture
-    other = found._replace(rollouts=2 * COUNT)
-    assert start_of(monkeypatch, data, approximated, other, memory, target=target) is None
+def test_the_papers_form_needs_no_process(data):
+    settings = Settings(max_options=O, **NOTHING)
+    estimate, memory, info = reestimate(KEY, data, None, None, Memory(), settings)
+    assert isinstance(estimate.gate, SoftmaxGate)
+    assert memory.mixture is not None
+    assert memory.temperature == info.temperature
+    assert np.isnan(info.explained)
+    assert sorted(estimate.numbers[estimate.kept].tolist()) == list(range(1, estimate.kept.sum() + 1))
 
 
-def test_without_a_landscape_the_last_mixture_is_a_start_but_not_of_an_embedding(monkeypatch, data):
-    memory = Memory(make_mixture(np.zeros((O, S + D))))
-    assert start_of(monkeypatch, data, None, None, memory, **NOTHING) is memory.mixture
-    assert start_of(monkeypatch, data, None, None, memory, embedding_dimensions=2, **NOTHING) is None
-
-
-@pytest.mark.parametrize("truncation", [True, False])
-def test_one_rollout_of_large_weight_makes_the_others_few_only_without_truncation(monkeypatch, data, truncation):
-    counts = []
-
-    def fit(key, x, given, *_, **__):
-        counts.append(np.asarray(given))
-        return make_mixture(np.zeros((O, S + D))), FITTED
-
-    monkeypatch.setattr(density, "fit", fit)
-    share = np.where(data.mask, 0.5 / (COUNT - 1), 0.0)
-    share[0] = 0.5
-    importance = compute_weights(data, None, Settings())._replace(weights=jnp.asarray(share), ess=jnp.asarray(4.0))
-    settings = Settings(max_options=O, coarsening=0.0, truncation=truncation)
-    algorithm.estimate_density(KEY, data, data.joint, importance, None, None, settings)
-    (found,) = counts
-    assert np.all(found[~data.mask] == 0.0)
-    assert bool(found.sum() > 20.0) is truncation
-
-
-def test_a_step_on_the_model_moves_the_options_means_where_settings_say_so(monkeypatch, data, surveyed):
-    monkeypatch.setattr(density, "fit", lambda *_, **__: (make_mixture(data.joint[:O]), FITTED))
+def test_a_step_on_the_model_moves_the_options_means_where_settings_say_so(data, surveyed):
     plain, moved = (
-        reestimate(KEY, data, *surveyed, Memory(), Settings(max_options=O, model_step=step))[0]
-        for step in (False, True)
+        reestimate(KEY, data, *surveyed, Memory(), Settings(max_options=O, model_step=each))[0]
+        for each in (False, True)
     )
     assert_array_equal(plain.kept, moved.kept)
     assert_array_equal(plain.options.Sigma, moved.options.Sigma)
     assert_array_equal(np.any(plain.options.b != moved.options.b, axis=1), plain.kept)
 
 
-# ---------------------------------------------------------------- whose rollouts they are
+# ---------------------------------------------------------------- when solutions are sought
 
 
-def three_gaussians():
-    """Far apart along the first parameter; the last two are nearer to one another."""
-    return make_mixture(np.array([-20.0, 5.0, 20.0])[:, None] * np.eye(S + D)[S])
+def test_solutions_are_sought_again_with_more_rollouts_another_landscape_or_after_a_change(data, step):
+    found = step[1].found
+    assert is_due(data, found, COUNT)  # two were born
+    calm = found._replace(born=np.zeros(O, dtype=bool), died=np.zeros(O, dtype=bool))
+    assert not is_due(data, calm, COUNT)
+    assert not is_due(data, calm, int(np.ceil(COUNT / SEARCH_GROWTH)) + 1)
+    assert is_due(data, calm, int(COUNT / SEARCH_GROWTH))
+    assert is_due(data, calm._replace(died=np.arange(O) == 2), COUNT)
 
 
-def points_of(members, padding=0):
-    """That many points at each Gaussian, then padding at the last."""
-    place = np.concatenate([np.repeat(np.arange(O), members), np.full(padding, O - 1)]).astype(int)
-    points = np.asarray(three_gaussians().h)[place] + np.random.default_rng(0).normal(size=(len(place), S + D))
-    return points, place, np.arange(len(place)) < sum(members)
+def test_who_is_asked_for_solutions(monkeypatch, data, surveyed, step):
+    asked, answer = [], Latent(np.ones(O, dtype=bool), np.zeros((O, ROWS)))
+    for name in ("estimate_density", "nothing_known", "as_found", "find_solutions"):
+        monkeypatch.setattr(latent, name, lambda *given, name=name: asked.append((name, given)) or answer)
+    importance = compute_weights(data, None, SETTINGS)
+    memory = step[1]
+    calm = memory.found._replace(born=np.zeros(O, dtype=bool))
+    for given, remembered, settings in (
+        (surveyed[1], memory, Settings(density="vb")),
+        (None, Memory(), SETTINGS),
+        (surveyed[1], Memory(), SETTINGS),
+        (surveyed[1], memory._replace(found=calm), SETTINGS),
+        (surveyed[1]._replace(rollouts=9), memory._replace(found=calm), SETTINGS),
+    ):
+        find_options(KEY, data, given, importance, remembered, settings)
+    names = ["estimate_density", "nothing_known", "find_solutions", "as_found", "find_solutions"]
+    assert [name for name, _ in asked] == names
+    (first, later) = (given for name, given in asked if name == "find_solutions")
+    assert first[3]  # the landscape is new
+    assert first[5] is None
+    assert later[3]
+    assert later[5][0] is memory.options
 
 
-@pytest.mark.parametrize("padding", [0, 9])
-@pytest.mark.parametrize(
-    ("members", "kept"),
-    [
-        ((30, 30, LEAST_MEMBERS), [0, 1, 2]),
-        ((30, 30, LEAST_MEMBERS - 1), [0, 1]),
-        ((30, 30, 0), [0, 1]),
-        ((LEAST_MEMBERS - 1, 30, 1), [1]),
-        ((3, 3, 2), [0, 1]),
-        ((1, 2, 1), [1]),
-    ],
-)
-def test_an_option_with_few_rollouts_of_its_own_is_none(members, kept, padding):
-    """Where no option has enough, those with the most remain. Padding is no rollout."""
-    points, place, mask = points_of(members, padding)
-    mixture, found, responsibilities = assign(three_gaussians(), points, mask, Settings())
-    assert_array_equal(np.flatnonzero(found), kept)
-    assert_array_equal(np.asarray(mixture.mass) > 0.0, found)
-    own = np.isin(place, kept) & mask
-    assert_array_equal(responsibilities[:, own].argmax(axis=0), place[own])
-    assert_array_equal(responsibilities.sum(axis=0), mask)
-    assert_array_equal(responsibilities[~found], 0.0)
-    # Those of the third go to the second, which is nearer than the first.
-    if members[2] and kept == [0, 1]:
-        assert np.all(responsibilities[1, (place == 2) & mask] == 1.0)
+# ---------------------------------------------------------------- names
 
 
-def test_soft_responsibilities_need_no_rollouts_of_ones_own():
-    points, place, mask = points_of((30, 30, 1), 3)
-    _, kept, responsibilities = assign(three_gaussians(), points, mask, Settings(assignment="soft"))
-    assert np.all(kept)
-    assert_allclose(responsibilities, (np.arange(O)[:, None] == place) * mask, atol=1e-6)
+def named(kept, born=None, before=None, new=True, following=4):
+    found = None
+    if born is not None:
+        parts = (None,) * 4, np.array(kept), np.array(born), np.zeros(O, dtype=bool), 0.0, False, 0
+        found = discovery.Found(*parts[0], *parts[1:])
+    remembered = Memory(numbers=None if before is None else np.array(before), next_number=following)
+    return number_options(Latent(np.array(kept), np.zeros((O, 1)), found=found, new=new), remembered)
 
 
-def test_an_option_whose_rollouts_have_no_weight_is_none(monkeypatch):
-    """A model may promise much where all rollouts were so bad that their weights are 0."""
-    points, place, mask = points_of((20, 20, 20), ROWS - 60)
-    contexts, returns = points[:, :S], np.where(place == 2, -1e6, 1.0)
-    data = Data(contexts, points[:, S:], returns, contexts, np.zeros(ROWS), mask, mask)
-    monkeypatch.setattr(algorithm, "estimate_density", lambda *given: (three_gaussians(), FITTED))
-    settings = Settings(max_options=O, temperature=1.0, **NOTHING)
-    estimate, _, info = reestimate(KEY, data, None, None, Memory(), settings)
-    assert_array_equal(estimate.kept, [True, True, False])
-    assert info.options_kept == 2
-    assert all(np.all(np.isfinite(part)) for part in (*estimate.options, estimate.mean_returns))
+def test_an_option_is_called_by_its_number_from_its_birth_to_its_death():
+    numbers, born, died = named([True, True, False], [True, True, False], following=1)
+    assert (numbers.tolist(), born, died) == ([1, 2, 0], (1, 2), ())
+    numbers, born, died = named([True, False, True], [False, False, True], [1, 2, 0], following=3)
+    assert (numbers.tolist(), born, died) == ([1, 0, 3], (3,), (2,))
+    # Another solution in the slot of one that died has a name of its own.
+    numbers, born, died = named([True, True, False], [False, True, False], [1, 2, 0], following=3)
+    assert (numbers.tolist(), born, died) == ([1, 3, 0], (3,), (2,))
+
+
+def test_who_was_born_by_the_last_search_is_not_born_again():
+    numbers, born, died = named([True, True, False], [False, True, False], [1, 3, 0], new=False)
+    assert (numbers.tolist(), born, died) == ([1, 3, 0], (), ())
+
+
+def test_joint_gaussians_are_called_by_their_slot():
+    numbers, born, died = named([True, False, True], None, [1, 2, 0], following=3)
+    assert (numbers.tolist(), born, died) == ([1, 0, 3], (3,), (2,))
+
+
+# ---------------------------------------------------------------- what the return sees
+
+
+def test_combinations_are_orthonormal_or_all(surveyed):
+    found = surveyed[1]
+    assert combinations(None) is None
+    assert combinations(found._replace(view=View(np.eye(2), np.eye(2)))) is None
+    turn = np.linalg.qr(np.random.default_rng(3).normal(size=(5, 2)))[0]
+    P = combinations(found._replace(view=View(turn * [3.0, 0.5], (turn / [3.0, 0.5]).T)))
+    assert_allclose(P.T @ P, np.eye(2), atol=1e-12)
+    assert_allclose(P, turn, atol=1e-12)
+
+
+def test_the_width_is_the_largest_deviation_in_kernel_lengths(data, surveyed):
+    """Monte Carlo along what the return sees."""
+    root = np.random.default_rng(4).normal(size=(O, D, D))
+    Sigma = root @ root.swapaxes(1, 2)
+    policies = LinearGaussian(jnp.zeros((O, D)), jnp.zeros((O, S, D)), jnp.asarray(Sigma))
+    kept = np.array([True, False, True])
+    view = surveyed[1].view
+    draws = [np.random.default_rng(o).multivariate_normal(np.zeros(D), Sigma[o], 50_000) @ view.V for o in (0, 2)]
+    found = widest(policies, Latent(kept, np.zeros((O, 1))), surveyed[1])
+    assert_allclose(found, max(each.std(axis=0).max() for each in draws), rtol=0.02)
+    assert np.isnan(widest(policies, Latent(kept, np.zeros((O, 1))), None))
+
+
+def test_exploration_follows_the_noise_up_to_a_limit(data, surveyed):
+    approximated, found = surveyed
+    V = found.view.V
+    hyperparameters = approximated.process.hyperparameters
+    for noise, wanted in ((0.1, 0.1 * algorithm.NOISE_SHARE), (100.0, algorithm.WIDEST)):
+        log_noise = hyperparameters.log_signal + jnp.log(noise)
+        process = approximated.process._replace(hyperparameters=hyperparameters._replace(log_noise=log_noise))
+        unknown = data._replace(initial=data.mask)  # of the policy's own there are none
+        Sigma = explored(unknown, unknown, found, approximated._replace(process=process))
+        assert_allclose(V.T @ Sigma @ V, wanted**2 * np.eye(V.shape[1]), atol=1e-12)
+    # Success or failure has no noise; nor have rollouts of the policy that the model knows exactly.
+    assert not explored(unknown, unknown, found, approximated._replace(process=process, binary=True)).any()
+    assert not explored(data, data, found, approximated._replace(process=process)).any()
+
+
+def test_rollouts_against_the_bounds_are_counted(data):
+    """Of the policy's 30: three beyond, two against a bound, the others well within."""
+    assert np.isnan(share_outside(data))
+    bounds = np.array([-1.0, -2.0]), np.array([1.0, 2.0])
+    parameters = 0.5 * np.tanh(data.parameters)
+    parameters[FIRST : FIRST + 5] = [[1.2, 0.0], [0.0, -2.5], [-9.0, 9.0], [0.999, 0.0], [0.0, -1.999]]
+    parameters[:10] = 50.0  # of the initial policy's, nobody asks
+    assert_allclose(share_outside(data._replace(parameters=parameters, bounds=bounds)), 5.0 / 30.0)
+    assert np.isnan(share_outside(data._replace(initial=data.mask, bounds=bounds)))
+
+
+# ---------------------------------------------------------------- options and gates
+
+
+def test_an_option_with_hardly_any_rollouts_is_as_the_mixture_has_it(data, step):
+    """One with enough is trained, one with a few heavy ones is not, nor one with none."""
+    found = latent.as_found(data, step[1].found, SETTINGS)
+    first, second = np.flatnonzero(found.kept)
+    few = int(LEAST_EFFECTIVE) - 1
+    own = discovery.component_policies(step[1].found, O)
+    for count in (few, 0):
+        weighted = np.zeros((O, ROWS))
+        weighted[first, :60] = 1.0 / 60
+        weighted[second, 60 : 60 + count] = 0.1
+        policies = train_options(
+            data, found._replace(responsibilities=(weighted > 0.0).astype(float)), weighted, SETTINGS
+        )
+        assert_array_equal(policies.b[second], own.b[second])
+        assert_array_equal(policies.Sigma[second], own.Sigma[second])
+        assert np.any(policies.b[first] != own.b[first])
+        assert all(np.all(np.isfinite(part)) for part in policies)
+
+
+def test_options_without_rollouts_of_weight_move_on_the_model_in_all_contexts(monkeypatch, data, surveyed, step):
+    seen = []
+
+    def improve(key, process, axes, options, kept, contexts, features, weights):
+        seen.append(np.asarray(weights))
+        return options
+
+    monkeypatch.setattr(algorithm.model_step, "improve", improve)
+    weighted = np.zeros((O, ROWS))
+    weighted[0, :7] = 0.2
+    algorithm.improve_options(KEY, data, step[0].options, step[0].kept, weighted, surveyed[0])
+    assert_array_equal(seen[0][0], weighted[0])
+    assert_allclose(seen[0][1:], np.tile(data.mask / COUNT, (2, 1)))
+
+
+def test_the_gate_is_the_one_that_was_asked_for(data, surveyed):
+    weighted = np.random.default_rng(0).uniform(size=(O, ROWS)) * data.mask
+    kinds = {"gp": GPGate, "softmax": SoftmaxGate, "marginal": MarginalGate}
+    for name, kind in kinds.items():
+        assert isinstance(train_gate(data, weighted, surveyed[0], Settings(gate=name)), kind)
+    gate = train_gate(data, weighted, surveyed[0], Settings(greedy="expected"))
+    assert (gate.process, gate.cautious) == (surveyed[0].process, False)
+    # Without a process there is nothing for the GP gate to ask.
+    assert isinstance(train_gate(data, weighted, None, Settings()), SoftmaxGate)
+
+
+def test_samples_of_the_landscape_are_as_many_as_options_ask_for(monkeypatch, data, surveyed):
+    counts, original = [], landscape.sample
+
+    def sample(key, found, process, starts, *given):
+        counts.append(len(starts))
+        return original(key, found, process, starts, *given)
+
+    monkeypatch.setattr(landscape, "sample", sample)
+    importance = compute_weights(data, None, SETTINGS)
+    for most in (O, 20):
+        latent.find_solutions(KEY, data, surveyed[1], True, importance, None, Settings(max_options=most))
+    assert counts == [landscape.SAMPLES, max(landscape.SAMPLES, 20 * landscape.PER_OPTION)]

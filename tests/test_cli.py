@@ -77,7 +77,7 @@ def test_saved_policy_has_the_return_in_the_result(finished):
 
 
 def test_run_and_learn_give_the_same_policy(finished, tmp_path):
-    options = {name: SIZES[name] for name in ("rollouts", "initial_rollouts", "batch", "max_options", "target_ess")}
+    options = {name: SIZES[name] for name in ("rollouts", "initial_rollouts", "batch", "max_options")}
     policy = hpsde.learn(hpsde.tasks.make_task("toy-double"), seed=3, progress=False, **options)
     policy.save(tmp_path / "policy.npz")
     assert (tmp_path / "policy.npz").read_bytes() == (finished / "policy.npz").read_bytes()
@@ -149,8 +149,10 @@ def test_methods_lists_every_method(method, capsys):
 
 def test_tasks_lists_every_task_with_its_sizes(capsys):
     assert main(["tasks"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    *lines, empty, gauntlet = capsys.readouterr().out.splitlines()
     assert lines[0].split()[:3] == ["task", "contexts", "parameters"]
+    assert not empty
+    assert "ridges-4@17 (ridges, bumps, hard, many, budgets, movements)" in gauntlet
     assert [line.split()[:3] for line in lines[1:]] == [
         [name, str(task.context_size), str(task.parameter_size)]
         for name in hpsde.tasks.task_names()
@@ -205,7 +207,7 @@ def test_default_method_is_the_packages():
     [
         ("kappa=2", ("kappa", 2)),
         ("weight-sum=n", ("weight_sum", "n")),
-        ("isotropic=True", ("isotropic", True)),
+        ("whitening=False", ("whitening", False)),
         ("temperature=None", ("temperature", None)),
         ("ridge=1e-4", ("ridge", 1e-4)),
         ("ridge=" + "(" * 9999, ("ridge", "(" * 9999)),
@@ -223,11 +225,11 @@ def test_settings_reach_the_learner_and_the_configuration(tmp_path, monkeypatch,
         raise KeyboardInterrupt
 
     monkeypatch.setattr(driver._Loop, "until_done", take_note)
-    arguments = ["--set", "update=rwr", "restarts=2", "--max-options", "3", "--initial-rollouts", "120"]
+    arguments = ["--set", "update=rwr", "kappa=2", "--max-options", "3", "--initial-rollouts", "120"]
     assert main(["run", "toy-double", *arguments, "--out", str(tmp_path)]) == 130
     assert f"hpsde resume {tmp_path}" in capsys.readouterr().err
     config = json.loads((tmp_path / "config.json").read_text())
-    chosen = {"update": "rwr", "restarts": 2, "max_options": 3}
+    chosen = {"update": "rwr", "kappa": 2, "max_options": 3}
     assert {name: config["settings"][name] for name in chosen} == chosen
     assert {name: getattr(learners[0].settings, name) for name in chosen} == chosen
     assert config["initial_rollouts"] == learners[0].initial_rollouts == 120
@@ -274,7 +276,8 @@ def own_folder(tmp_path, monkeypatch):
 
 def test_own_functions_by_name_and_from_a_file(own_folder, capsys):
     words = ["--context", "uniform(0, 2)", "--initial", "uniform(-1, 1)"]
-    assert main(["run", "my_returns:ridges", *words, "--out", "named", "--json", "--seed", "2", *SHORT]) == 0
+    more = ["--json", "--seed", "2", *SHORT, "--set", "kl_bound=2.0"]
+    assert main(["run", "my_returns:ridges", *words, "--out", "named", *more]) == 0
     result = json.loads(capsys.readouterr().out)
     assert (result["task"], result["rollouts"]) == ("ridges", 192)
     assert "greedy_mean_return" not in result  # it was not asked to be measured
@@ -283,7 +286,7 @@ def test_own_functions_by_name_and_from_a_file(own_folder, capsys):
     assert capsys.readouterr().out == "named/figure.png\n"
     (own_folder / "problem.toml").write_text(
         'function = "my_returns:ridges"\ncontexts = "uniform(0, 2)"\ninitial = "uniform(-1, 1)"\n'
-        "rollouts = 192\ninitial_rollouts = 128\nmax_options = 4\n[settings]\ntarget_ess = 0.25\n"
+        "rollouts = 192\ninitial_rollouts = 128\nmax_options = 4\n[settings]\nkl_bound = 2.0\n"
     )
     assert main(["run", "problem.toml", "--out", "filed", "--seed", "2", "--batch", "32"]) == 0
     text = capsys.readouterr().out

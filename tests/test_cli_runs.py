@@ -1,5 +1,6 @@
 """Runs in the shell: create, ask, tell, status, act, export, resume. JSON out, errors on the other stream."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 import hpsde
 import small
 import stored
+from handmade import DOUBTS
 from hpsde.cli import main
 from hpsde.runs.lock import RunLock
 
@@ -165,6 +167,18 @@ def test_act_uses_the_policy_and_changes_nothing(learned, capsys, tmp_path):
     assert "policy.npz is not a policy file, or is damaged" in err
 
 
+def test_act_says_doubts_on_the_other_stream_and_names_options(learned, capsys, tmp_path):
+    policy = hpsde.load_policy(learned / "policy.npz")
+    numbers = np.where(policy.kept, 10 + np.arange(len(policy.kept)), 0)
+    dataclasses.replace(policy, numbers=numbers, doubts=DOUBTS).save(tmp_path / "policy.npz")
+    code, out, err = call(capsys, "act", tmp_path, "--context", "0.5")
+    found = json.loads(out)
+    assert code == 0
+    assert err.splitlines() == [f"hpsde: doubt ({doubt.kind}): {doubt.text}" for doubt in DOUBTS]
+    assert [each["number"] for each in found["options"]] == numbers[policy.kept].tolist()
+    assert found["number"] == found["options"][found["option"]]["number"]
+
+
 def test_export_writes_the_table_and_says_where(learned, capsys, tmp_path):
     for to, read in (("csv", pandas.read_csv), ("parquet", pandas.read_parquet)):
         target = tmp_path / "deep" / f"table.{to}"
@@ -189,10 +203,14 @@ def test_a_run_in_use_is_refused(learned, capsys):
 
 
 def test_resume_of_a_task_goes_on_to_more_rollouts(tmp_path, capsys):
-    sizes = ["--initial-rollouts", "128", "--batch", "32", "--max-options", "4", "--set", "target_ess=0.25"]
+    sizes = ["--initial-rollouts", "128", "--batch", "32", "--max-options", "4"]
     assert main(["run", "toy-double", "--rollouts", "160", *sizes, "--out", str(tmp_path / "run"), "--quiet"]) == 0
     result = answer(capsys, "resume", tmp_path / "run", "--rollouts", "192", "--json")
     assert (result["rollouts"], result["task"]) == (192, "toy-double")
+    living = [each["number"] for each in result["options"] if each["died"] is None]
+    assert sorted(result["numbers"]) == living
+    assert len(living) == result["options_kept"]
+    assert all(set(doubt) == {"kind", "value", "text"} for doubt in result["doubts"])
     assert json.loads((tmp_path / "run/result.json").read_text()) == result
     code, out, _ = call(capsys, "resume", tmp_path / "run")  # nothing is left to do
     assert code == 0

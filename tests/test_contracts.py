@@ -75,7 +75,8 @@ def test_the_density_is_that_of_the_chosen_option(learned):
     # In standard units: parameters that are nearly combinations of one another have a covariance that scipy refuses.
     raw = policy.units.raw_differences(np.eye(learned.task.parameter_size))
     standard = np.linalg.inv(raw)
-    normal = scipy.stats.multivariate_normal(cov=standard.T @ option.covariance @ standard)
+    covariance = standard.T @ option.covariance @ standard
+    normal = scipy.stats.multivariate_normal(cov=0.5 * (covariance + covariance.T))
     draws = normal.rvs(50, random_state=4).reshape(50, learned.task.parameter_size)
     density = normal.logpdf(draws) - np.linalg.slogdet(raw)[1]
     rounding = 1e-6 + 1e-16 * np.linalg.cond(option.covariance) * learned.task.parameter_size

@@ -183,7 +183,7 @@ def test_a_real_run_gives_a_row_per_iteration_and_keeps_its_example(tmp_path, qu
     found = runner.execute(run, tmp_path / run.name)
     assert [row["rollouts"] for row in found] == [69, 119, 120]
     assert all(row["status"] == DONE and np.isfinite(row["greedy_mean_return"]) for row in found)
-    more = {"best_option_return", "solutions_found"}
+    more = {"best_option_return", "solutions_found", "doubts"}
     assert {name for row in found for name in row} | {"error"} == set(rows.COLUMNS) | more
     assert all(row["best_option_return"] == row["greedy_mean_return"] for row in found)  # there is one option
     figure = figures.maps_figure(runner.make_task("toy-double"), tmp_path / run.name)
@@ -491,11 +491,23 @@ def test_the_page_says_which_defaults_have_changed_since_its_runs():
     now = runner.settings_of([run])
     assert report.changes_text(experiment, now) == ""
     then = {run.task: {plan.DEFAULT: {**now[run.task][plan.DEFAULT], "kl_bound": 9.5}}}
-    del then[run.task][plan.DEFAULT]["valley"]
+    del then[run.task][plan.DEFAULT]["gp_axes"]
     text = report.changes_text(experiment, then)
     assert f"`kl_bound` (9.5, now {now[run.task][plan.DEFAULT]['kl_bound']})" in text
-    assert "new: `valley`" in text
-    assert "restarts" not in text
+    assert "new: `gp_axes`" in text
+    assert "epsilon" not in text
+
+
+def test_an_ablation_is_named_by_the_settings_that_it_ran_with():
+    """Not by those of today's plan."""
+    toys, (ablation, *_) = plan.find_experiment("toys"), plan.find_experiment("toys").ablations
+    done = {"task": "toy-double", "status": DONE, "rollouts": 9, "greedy_mean_return": 0.5, "seed": 1}
+    done |= {"coverage": 1.0, "surplus": 0}
+    runs = rows.runs_of([done | {"variant": name} for name in (plan.DEFAULT, ablation.name)])
+    then = {"toy-double": {plan.DEFAULT: {"kappa": 1.0, "gone": 3}, ablation.name: {"kappa": 1.0, "gone": 7}}}
+    assert "`gone=7`" in report.ablations_table(toys, runs, "toy-double", then)
+    (key, value), *_ = ablation.changes.items()
+    assert f"`{key}={value!r}`" in report.ablations_table(toys, runs, "toy-double")
 
 
 def test_every_experiment_has_a_page():
@@ -509,6 +521,21 @@ def test_the_page_names_the_best_method_and_how_far_the_next_one_is():
     assert told.endswith("(holds).")
     alone = [row for row in found if row["variant"] == "good"]
     assert report.best_text(SMALL, rows.runs_of(alone), "toy-double") == ""
+
+
+def test_the_page_counts_runs_that_ended_in_doubt():
+    same = {"task": "toy-double", "status": "done"}
+    counts = {"sure": (0, 0), "unsure": (2, 0, 1), "old": (None, None)}
+    found = [
+        same | {"variant": variant, "seed": seed, "doubts": count}
+        for variant, each in counts.items()
+        for seed, count in enumerate(each)
+    ]
+    assert report.doubts_text(rows.runs_of(found), "toy-double") == (
+        "Runs that ended with doubts (`policy.doubts`): `unsure` 2 of 3."
+    )
+    assert report.doubts_text(rows.runs_of(found), "toy-triple") == ""
+    assert report.doubts_text(rows.runs_of(found[:2]), "toy-double") == ""
 
 
 @pytest.mark.parametrize("name", [name for name in PAGES if (ROOT / "experiments" / name).is_dir()])

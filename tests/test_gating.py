@@ -257,21 +257,14 @@ def test_a_cautious_gate_leaves_what_is_not_known():
         assert np.argmax(scores(gate, options, *arrays)) == best
 
 
-def test_sampled_moments_are_unbiased_estimates_of_the_analytic_ones():
-    gate, options = make_gp_gate(), make_options()
-    arrays = tuple(map(jnp.asarray, (KEPT, CONTEXTS, CONTEXTS)))
-    mean, deviation = (np.asarray(part)[KEPT] for part in gating.gp_moments(gate.process, options, *arrays))
-    means, deviations = [], []
-    for key in jax.random.split(KEY, 2000):
-        sampled = gating.sampled_gp_moments(key, gate.process, options, *arrays)
-        means.append(np.asarray(sampled[0])[KEPT])
-        deviations.append(np.asarray(sampled[1])[KEPT])
-    error = np.std(means, axis=0) / np.sqrt(len(means))
-    assert np.all(np.abs(np.mean(means, axis=0) - mean) < 4.5 * error)
-    assert_allclose(np.mean(np.square(deviations), axis=0), deviation**2, rtol=0.05)
-    optimistic = np.asarray(scores(gate, options, *arrays, Optimism(1.0, key=KEY)))
-    mean, deviation = (np.asarray(part) for part in gating.sampled_gp_moments(KEY, gate.process, options, *arrays))
-    assert_allclose(optimistic, np.where(KEPT[:, None], mean + deviation, -np.inf), rtol=1e-12)
+def test_a_gate_less_its_inverse_is_whole_again_to_the_bit():
+    # Once by LAPACK, as a learner's gate has it.
+    for gate in (gating.with_inverse(make_gp_gate()), SoftmaxGate(jnp.zeros((O, 1)))):
+        lean = gating.without_inverse(gate)
+        whole = gating.with_inverse(lean)
+        for one, other in zip(jax.tree.leaves(whole), jax.tree.leaves(gate), strict=True):
+            assert_array_equal(one, other)
+    assert gating.without_inverse(make_gp_gate()).process.K_inverse.size == 0
 
 
 @pytest.mark.parametrize("kind", gating.GATES)
@@ -288,9 +281,9 @@ def test_options_that_are_not_kept_score_minus_infinity(kind):
         values = score(gate, optimism)
         assert np.isneginf(values[1]).all()
         assert np.isfinite(values[KEPT]).all()
-        for exploration in ("softmax", "argmax"):
+        for temperature in (0.5, 0.0):
             many = jnp.asarray(np.tile(values, 200))
-            chosen = np.asarray(draw_options(KEY, gate, many, 0.5, exploration))
+            chosen = np.asarray(draw_options(KEY, gate, many, temperature))
             assert set(np.unique(chosen)) <= {0, 2}
 
 
@@ -317,25 +310,25 @@ def repeated(values):
 def test_the_gp_gate_draws_by_the_return_over_the_temperature():
     warp = Warp(np.array([-10.0, 30.0]), np.array([-1.0, 1.0]))  # R = 10 + 20 score
     gate, values, temperature = make_gp_gate(warp), np.array([0.3, -0.1, 0.25]), 7.0
-    chosen = np.asarray(draw_options(KEY, gate, repeated(values), temperature, "softmax"))
+    chosen = np.asarray(draw_options(KEY, gate, repeated(values), temperature))
     assert_frequencies(chosen, softmax((10.0 + 20.0 * values) / temperature))
-    assert_array_equal(chosen, draw_options(KEY, gate, repeated(values), temperature, "softmax"))
-    assert np.any(chosen != draw_options(jax.random.key(1), gate, repeated(values), temperature, "softmax"))
+    assert_array_equal(chosen, draw_options(KEY, gate, repeated(values), temperature))
+    assert np.any(chosen != draw_options(jax.random.key(1), gate, repeated(values), temperature))
 
 
-def test_argmax_exploration_takes_the_best():
+def test_at_temperature_zero_the_gp_gate_takes_the_best():
     values = np.random.default_rng(7).normal(size=(O, 50))
-    chosen = draw_options(KEY, make_gp_gate(), jnp.asarray(values), 7.0, "argmax")
+    chosen = draw_options(KEY, make_gp_gate(), jnp.asarray(values), 0.0)
     assert_array_equal(chosen, values.argmax(axis=0))
 
 
-@pytest.mark.parametrize("exploration", ["softmax", "argmax"])
-def test_the_other_gates_draw_from_their_probabilities(exploration):
+@pytest.mark.parametrize("temperature", [0.01, 0.0])
+def test_the_other_gates_draw_from_their_probabilities(temperature):
     probabilities = np.array([0.6, 0.1, 0.3])
     softmax_gate = SoftmaxGate(jnp.log(probabilities)[:, None])
     marginal_gate = MarginalGate(jnp.log(probabilities), jnp.zeros((O, 1)), jnp.ones((O, 1, 1)))
     for gate in (softmax_gate, marginal_gate):
-        chosen = draw_options(KEY, gate, repeated(np.log(probabilities)), 0.01, exploration)
+        chosen = draw_options(KEY, gate, repeated(np.log(probabilities)), temperature)
         assert_frequencies(np.asarray(chosen), probabilities)
 
 

@@ -418,7 +418,7 @@ def test_a_window_forgets_the_oldest_rollouts():
         ({"max_options": 2, "min_options": 3}, "min_options must lie between 1 and 2; got 3"),
         ({"window": 1}, "window must be None or at least 2; got 1"),
         ({"features": "cubic"}, "unknown features 'cubic'"),
-        ({"target_ess": 0.1}, "unknown setting 'target_ess'"),
+        ({"kl_bound": 0.1}, "unknown setting 'kl_bound'"),
     ],
 )
 def test_settings_are_checked(changes, message):

@@ -1,23 +1,22 @@
 """Samples drawn by the modelled return: known peaks, a known Gaussian, what must not matter, and when it is old."""
 
-import functools
-
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from hpsde import landscape, surface
+from hpsde import gp, landscape, surface
 from hpsde._padding import pad_rows
-from hpsde.algorithm import Data, Memory, approximate_return, survey
-from hpsde.landscape import Landscape, choose, is_old
+from hpsde.gp_model import JITTER
+from hpsde.landscape import Landscape, choose, is_old, make_view, scores_of
 from hpsde.settings import Settings
-from hpsde.surface import parameter_combinations
 
 KEY = jax.random.key(0)
-S, D, N = 1, 2, 400
+S, D, N, SAMPLES = 1, 2, 400, 512
 WIDTH, T = 0.5, 0.1
-SETTINGS = Settings()
 
 
 def peaks(contexts):
@@ -36,94 +35,100 @@ def make_rollouts(size=D, n=N, spread=1.0, seed=0):
     return rng.normal(size=(n, S)), spread * rng.normal(size=(n, size))
 
 
-def make(contexts, parameters, returns, **settings):
-    """The landscape of these rollouts, and what `sample` takes of them, in rows of which some are padding."""
-    n, rows = len(returns), len(returns) + 48
-    mask = np.arange(rows) < n
-    joint, returns = pad_rows(np.hstack([contexts, parameters]), rows, fill=7.0), pad_rows(returns, rows, fill=9.0)
-    spreads = np.ones(joint.shape[1])
-    given = (joint, S, returns, mask / n, mask, spreads, surface.Start(), Settings(**settings))
-    return landscape.make(surface.fit(KEY, *given), n), (joint, S, returns, mask / n, mask, mask)
+class Known:
+    """The landscape of rollouts, in rows of which some are padding, and its process."""
+
+    def __init__(self, contexts, parameters, returns, **settings):
+        n, rows = len(returns), len(returns) + 48
+        mask = np.arange(rows) < n
+        self.joint = pad_rows(np.hstack([contexts, parameters]), rows, fill=7.0)
+        self.returns = pad_rows(returns, rows, fill=9.0)
+        given = (self.joint, S, self.returns, mask / n, mask, np.ones(self.joint.shape[1]))
+        self.surface = surface.fit(KEY, *given, surface.Start(), Settings(**settings))
+        self.landscape = landscape.make(self.surface, parameters.shape[1], n, 1.0)
+        self.process = self.condition(np.arange(n))
+        self.starts = np.resize(self.joint[:n], (SAMPLES, self.joint.shape[1]))
+        self.unit = self.surface.unit
+
+    def condition(self, chosen):
+        return landscape.condition(self.landscape, self.joint, S, self.returns, chosen, len(self.joint))
+
+    def draw(self, temperature=T, key=KEY, bounds=None):
+        """Samples [s, xi] and their scores; the temperature is in returns."""
+        return landscape.sample(key, self.landscape, self.process, self.starts, S, bounds, temperature / self.unit)
 
 
 @pytest.fixture(scope="module")
 def two():
     contexts, parameters = make_rollouts()
-    return make(contexts, parameters, two_peaks(contexts, parameters))
+    return Known(contexts, parameters, two_peaks(contexts, parameters))
 
 
-def draw(known, temperature=T, key=KEY):
-    found, rollouts = known
-    return landscape.sample(key, found, *rollouts, temperature)
-
-
-def nearest(samples):
+def nearest(joint):
     """Which peak each sample is nearest to, and how far off it is."""
-    distances = np.linalg.norm(samples.joint[None, :, S:] - peaks(samples.joint[:, :S]), axis=2)
+    distances = np.linalg.norm(joint[None, :, S:] - peaks(joint[:, :S]), axis=2)
     return distances.argmin(axis=0), distances.min(axis=0)
 
 
 # ---------------------------------------------------------------- samples
 
 
-def test_samples_lie_at_both_peaks_and_know_their_returns(two):
-    samples = draw(two)
-    which, distance = nearest(samples)
-    assert len(which) == landscape.SAMPLES
-    assert np.quantile(distance, 0.97) < WIDTH
+def test_samples_lie_at_both_peaks_and_know_their_scores(two):
+    joint, scores = two.draw()
+    which, distance = nearest(joint)
+    assert len(which) == SAMPLES
+    # Some stay where the model knows nothing and the return is none; f gives them no weight.
+    share = np.exp(scores * two.unit / T)
+    assert np.mean(distance < WIDTH) > 0.85
+    assert share[distance < WIDTH].sum() > 0.97 * share.sum()
     assert_allclose(np.mean(which), 0.5, atol=0.1)
-    error = samples.returns - two_peaks(samples.joint[:, :S], samples.joint[:, S:])
-    assert np.quantile(np.abs(error), 0.97) < 0.1
+    error = two.surface.warp.inverse(scores) - two_peaks(joint[:, :S], joint[:, S:])
+    assert np.quantile(np.abs(error[distance < WIDTH]), 0.97) < 0.1
     # Of the rollouts themselves few are as good.
-    assert np.median(samples.returns) > np.quantile(two[1][2][two[1][4]], 0.9)
+    assert np.median(two.surface.warp.inverse(scores)) > np.quantile(two.returns[:N], 0.9)
 
 
-def test_every_sample_stays_in_the_context_of_a_rollout(two):
-    samples, (joint, _, _, _, _, mask) = draw(two), two[1]
-    assert np.all(mask[samples.rows])
-    assert_allclose(samples.joint[:, :S], joint[samples.rows, :S], rtol=1e-6)
-    assert np.mean(np.any(samples.joint[:, S:] != joint[samples.rows, S:].astype(np.float32), axis=1)) > 0.9
+def test_every_sample_stays_in_its_context(two):
+    joint, _ = two.draw()
+    assert_allclose(joint[:, :S], two.starts[:, :S], rtol=1e-6)
+    assert np.mean(np.any(joint[:, S:] != two.starts[:, S:].astype(np.float32), axis=1)) > 0.9
 
 
 def test_the_key_decides(two):
-    samples, other = draw(two), draw(two, key=jax.random.key(1))
-    for part, wanted in zip(draw(two), samples, strict=True):
+    for part, wanted in zip(two.draw(), two.draw(), strict=True):
         assert_array_equal(part, wanted)
-    assert not np.array_equal(other.rows, samples.rows)
-    assert not np.array_equal(other.joint, samples.joint)
+    assert not np.array_equal(two.draw(key=jax.random.key(1))[0], two.draw()[0])
 
 
 @pytest.mark.parametrize(("shift", "scale"), [(0.0, 2.0**20), (-900.0, 37.0)])
 def test_units_of_the_returns_do_not_matter(two, shift, scale):
     contexts, parameters = make_rollouts()
-    known = make(contexts, parameters, shift + scale * two_peaks(contexts, parameters))
-    samples, moved = draw(two), draw(known, scale * T)
-    assert_array_equal(moved.rows, samples.rows)
+    known = Known(contexts, parameters, shift + scale * two_peaks(contexts, parameters))
+    (joint, scores), (moved, others) = two.draw(), known.draw(scale * T)
     if shift == 0.0:  # a power of two: no number is rounded otherwise
-        assert_array_equal(moved.joint, samples.joint)
-        assert_allclose(moved.returns, scale * samples.returns, rtol=1e-12)
-    same = np.linalg.norm(moved.joint - samples.joint, axis=1) < 0.1
+        assert_array_equal(moved, joint)
+    same = np.linalg.norm(moved - joint, axis=1) < 0.1
     assert np.mean(same) > 0.9
-    assert_allclose(moved.returns[same], shift + scale * samples.returns[same], atol=0.05 * scale)
+    assert_allclose(others[same], scores[same], atol=0.15)
 
 
 def test_a_lower_peak_keeps_its_samples_though_T_is_small():
     """At the last T one sample in a million would be at the lower peak; it is found while T is high."""
     contexts, parameters = make_rollouts()
-    samples = draw(make(contexts, parameters, two_peaks(contexts, parameters, (1.0, 0.8))), 0.05)
-    which, distance = nearest(samples)
+    known = Known(contexts, parameters, two_peaks(contexts, parameters, (1.0, 0.8)))
+    which, distance = nearest(known.draw(0.05)[0])
     assert np.exp(-0.2 / (landscape.COLDEST * 0.05)) < 2e-6
-    assert np.mean(which) > 0.25
-    assert np.quantile(distance, 0.97) < WIDTH
+    assert np.mean(which[distance < WIDTH]) > 0.25
+    assert np.mean(distance < WIDTH) > 0.85
 
 
 def test_on_a_quadratic_return_the_samples_are_the_gaussian_of_the_closed_form():
     """pi_0 exp(m / T') with R = -(xi - A s - c)' H (xi - A s - c): precision I + 2 H / T', T' = COLDEST T."""
-    A, c, H = np.array([[0.8, -0.3]]), np.array([0.5, -1.0]), np.array([[1.0, 0.4], [0.4, 0.6]])
-    contexts, parameters = make_rollouts(n=520, spread=1.6)
+    A, c, H = np.array([[0.5, -0.3]]), np.array([0.3, -0.5]), np.array([[1.0, 0.4], [0.4, 0.6]])
+    contexts, parameters = make_rollouts(n=520)
     gap = parameters - contexts @ A - c
-    known = make(contexts, parameters, -np.sum((gap @ H) * gap, axis=1), warp="none")
-    drawn = np.concatenate([draw(known, 3.0, jax.random.key(number)).joint for number in range(6)])
+    known = Known(contexts, parameters, -np.sum((gap @ H) * gap, axis=1), warp="none")
+    drawn = np.concatenate([known.draw(3.0, jax.random.key(number))[0] for number in range(6)])
     pull = 2.0 * H / (landscape.COLDEST * 3.0)
     precision = np.eye(D) + pull
     means = np.linalg.solve(precision, pull @ (drawn[:, :S] @ A + c).T).T
@@ -134,59 +139,134 @@ def test_on_a_quadratic_return_the_samples_are_the_gaussian_of_the_closed_form()
     assert np.abs(np.corrcoef(white.T, drawn[:, 0])[2, :2]).max() < 0.09
 
 
+def test_within_bounds_the_initial_density_is_flat():
+    """A return that hardly matters at this T: samples stay uniform between the bounds, with a margin of 0.1."""
+    contexts, parameters = make_rollouts()
+    known = Known(contexts, parameters, two_peaks(contexts, parameters))
+    low, high = np.array([-2.0, -1.0]), np.array([2.0, 1.0])
+    known.starts[:, S:] = np.random.default_rng(0).uniform(low, high, (SAMPLES, D))
+    xi = np.concatenate([known.draw(1e6, jax.random.key(i), (low, high))[0][:, S:] for i in range(4)])
+    assert np.all(np.abs(xi) < high + 5.0 * landscape.MARGIN)
+    at = np.linspace(-3.0, 3.0, 6001)[:, None]
+    density = np.exp(-0.5 * (np.maximum(np.abs(at) - high, 0.0) / landscape.MARGIN) ** 2)
+    truth = np.sqrt(np.sum(density * at**2, axis=0) / np.sum(density, axis=0))
+    assert_allclose(xi.std(axis=0), truth, rtol=0.06)
+    assert_allclose(xi.mean(axis=0), 0.0, atol=0.1)
+    # Without bounds the density is a standard Gaussian.
+    free = np.concatenate([known.draw(1e6, jax.random.key(i))[0][:, S:] for i in range(4)])
+    assert_allclose(free.std(axis=0), 1.0, rtol=0.08)
+
+
 def test_parameters_move_only_along_what_the_return_sees():
-    """A return along one slanted direction of six: the rest of a sample is that of its rollout."""
+    """A return along one slanted direction of six: the rest of a sample is that of its start."""
     along = np.array([2.0, -1.0, 0.0, 1.0, -2.0, 0.5]) / np.sqrt(10.25)
     contexts, parameters = make_rollouts(size=6, n=240)
     returns = -np.abs(np.abs(parameters @ along - 0.5 * contexts[:, 0]) - 1.0)
-    known = make(contexts, parameters, returns)
-    assert known[0].directions.shape == (7, 1)
-    samples, joint = draw(known, 0.2), known[1][0]
-    P = parameter_combinations(known[0].directions, S)
-    moved = (samples.joint - joint[samples.rows])[:, S:]
+    known = Known(contexts, parameters, returns)
+    view = known.landscape.view
+    assert view.V.shape == (6, 1)
+    assert abs(view.V[:, 0] @ along) / np.linalg.norm(view.V) > 0.99
+    joint, _ = known.draw(0.2)
+    moved = (joint - known.starts)[:, S:]
+    P = view.V / np.linalg.norm(view.V)
     assert_allclose(moved - moved @ P @ P.T, 0.0, atol=1e-5)
     assert np.median(np.abs(moved @ P)) > 0.1
-    at = samples.joint[:, S:] @ along - 0.5 * samples.joint[:, 0]
+    at = joint[:, S:] @ along - 0.5 * joint[:, 0]
     assert np.median(np.abs(np.abs(at) - 1.0)) < 0.15
     assert 0.3 < np.mean(at > 0.0) < 0.7
 
 
-def test_samples_start_at_initial_rollouts_and_at_those_of_weight(two):
-    found, (joint, size, returns, _, _, mask) = two
-    initial, weights = mask & (np.arange(len(mask)) < 50), np.zeros(len(mask))
-    weights[60:63] = 5.0
-    samples = landscape.sample(KEY, found, joint, size, returns, weights, initial, mask, T)
-    half = landscape.SAMPLES // 2
-    assert set(samples.rows[:half]) <= set(range(50))
-    assert len(set(samples.rows[:half])) > 40
-    assert set(samples.rows[half:]) == {60, 61, 62}
-    # Where none is left of the initial policy's, any will do.
-    none = landscape.sample(KEY, found, joint, size, returns, weights, ~mask, mask, T)
-    assert len(set(none.rows[:half])) == half
-    assert np.all(mask[none.rows])
+# ---------------------------------------------------------------- what the return sees
 
 
-def test_better_than_all_that_the_landscape_was_found_from_is_as_good_as_the_best():
-    contexts, parameters = make_rollouts()
-    returns = two_peaks(contexts, parameters)
-    top = np.quantile(returns, 0.95)
-    poor = returns <= top
-    found = make(contexts[poor], parameters[poor], returns[poor])[0]
-    joint, size, known, *rest = make(contexts, parameters, returns)[1]
-    best = found.warp.returns.max()
-    some, better, capped = (
-        draw((found, (joint, size, each, *rest)))
-        for each in (known, np.where(known > top, known + 3.0, known), np.minimum(known, best))
+def kernel(lengths):
+    return gp.Hyperparameters(jnp.log(jnp.asarray(lengths)), jnp.asarray(0.0), jnp.log(0.1))
+
+
+def test_the_view_is_the_parameters_in_kernel_lengths():
+    """Own axes: parameters of lengths 0.5 and 2, the second of which counts as 1, and 40, which is not seen."""
+    view = make_view(kernel([0.5, 40.0, 2.0, 0.1]), None, 3)
+    assert view.V.shape == (3, 2)
+    assert_allclose(view.L @ view.V, np.eye(2), atol=1e-12)
+    xi = np.random.default_rng(0).normal(size=(5, 3))
+    assert_allclose(np.sort(np.abs(xi @ view.V)), np.sort(np.abs(xi[:, [0, 2]] * [2.0, 1.0])), rtol=1e-12)
+    back = (xi @ view.V) @ view.L
+    assert_allclose(back, xi * [1.0, 0.0, 1.0], atol=1e-12)
+
+
+def test_the_view_of_turned_axes_keeps_kernel_distances():
+    """Where all lengths are under a deviation, |y - y'| is the kernel's distance at the same context."""
+    rng = np.random.default_rng(1)
+    axes, lengths = rng.normal(size=(4, 4)), np.array([0.2, 0.3, 0.25, 0.4])
+    view = make_view(kernel(lengths), jnp.asarray(axes), 3)
+    one, other = rng.normal(size=(2, 3))
+    assert np.linalg.svd(axes[:, :3] / lengths[:, None])[1].min() > 1.0
+    truth = np.linalg.norm(axes[:, :3] @ (one - other) / lengths)
+    assert_allclose(np.linalg.norm((one - other) @ view.V), truth, rtol=1e-10)
+
+
+def test_where_lengths_are_long_the_longest_view_is_still_there():
+    view = make_view(kernel([30.0, 50.0, 1.0]), None, 2)
+    assert_allclose(np.abs(view.V), [[1.0], [0.0]], atol=1e-12)
+
+
+# ---------------------------------------------------------------- scores and the process
+
+
+def test_scores_are_the_first_rollouts_and_go_on_above_the_best(two):
+    found, warp = two.landscape, two.landscape.warp
+    assert_allclose(scores_of(found, two.returns[:N]), np.asarray(two.surface.scores)[:N], atol=1e-9)
+    slope = (warp.scores[-1] - warp.scores[0]) / (warp.returns[-1] - warp.returns[0])
+    best, worst = warp.returns[-1], warp.returns[0]
+    assert_allclose(scores_of(found, np.array([best + 2.0]))[0], warp.scores[-1] + 2.0 * slope, rtol=1e-12)
+    assert_allclose(scores_of(found, np.array([worst - 99.0]))[0], warp.scores[0], rtol=1e-12)
+
+
+def test_a_landscape_of_success_has_scores_0_and_1_and_log_odds():
+    contexts, parameters = make_rollouts(n=120)
+    returns = np.where(parameters[:, 0] > 0.0, 3.0, -1.0)
+    known = Known(contexts, parameters, returns)
+    assert known.landscape.binary
+    assert_array_equal(scores_of(known.landscape, returns), (returns > 0.0).astype(float))
+    z = np.array([[2.0, 0.0, 0.0], [-2.0, 0.0, 0.0]])
+    odds = np.asarray(gp.predict_mean(known.process, jnp.asarray(z)))
+    assert odds[0] > 0.0 > odds[1]
+    assert_allclose(known.process.mean, known.landscape.start.mean)
+
+
+def test_the_process_is_that_of_the_chosen_rollouts_alone(two):
+    """scikit-learn, with the same kernel."""
+    chosen = np.arange(0, N, 7)
+    process = two.condition(chosen)
+    hyperparameters = two.landscape.hyperparameters
+    signal, noise = (np.exp(2.0 * float(each)) for each in hyperparameters[1:])
+    lengths = np.exp(np.asarray(hyperparameters.log_lengths))
+    model = GaussianProcessRegressor(
+        ConstantKernel(signal) * RBF(lengths), alpha=noise + JITTER * signal, optimizer=None
     )
-    for other in (better, capped):
-        assert_array_equal(other.joint, some.joint)
+    z = np.roll(two.joint, -S, axis=1)
+    model.fit(z[chosen], scores_of(two.landscape, two.returns[chosen]))
+    at = z[3:40]
+    assert_allclose(gp.predict_mean(process, jnp.asarray(at)), model.predict(at), atol=1e-6)
 
 
-def test_T_counts_though_many_rollouts_are_better_than_the_landscape_knew(two):
-    found, (joint, size, returns, *rest) = two
-    better = np.where(returns > np.quantile(returns, 0.8), returns + 3.0, returns)
-    cold, warm = (draw((found, (joint, size, better, *rest)), temperature=each) for each in (1e-9, 0.5))
-    assert nearest(warm)[1].mean() > 1.2 * nearest(cold)[1].mean()
+def test_unexplored_is_the_variance_of_rollouts_left_out(two):
+    """scikit-learn's variance at a rollout, given all others, of the prior's."""
+    process = two.condition(np.arange(60))
+    signal, noise = (np.exp(2.0 * float(each)) for each in process.hyperparameters[1:])
+    lengths = np.exp(np.asarray(process.hyperparameters.log_lengths))
+    z, first = np.asarray(process.z)[:60], np.arange(0, 60, 4)
+    left = []
+    for i in first:
+        others = np.arange(60) != i
+        model = GaussianProcessRegressor(
+            ConstantKernel(signal) * RBF(lengths), alpha=noise + JITTER * signal, optimizer=None
+        )
+        left.append(model.fit(z[others], np.zeros(59)).predict(z[i : i + 1], return_std=True)[1][0] ** 2 / signal)
+    scores = scores_of(two.landscape, two.returns[:60])
+    found = landscape.unexplored(two.landscape, process, scores, first)
+    assert_allclose(found, np.mean(left), rtol=1e-4, atol=2e-6)
+    assert 0.0 < np.mean(left) < 1.0
 
 
 # ---------------------------------------------------------------- rollouts to see, and when to look again
@@ -198,53 +278,23 @@ def test_half_of_the_chosen_are_initial_rollouts_and_none_comes_twice(first, oth
     mask = np.zeros(500, dtype=bool)
     mask[np.flatnonzero(initial)[:first]] = mask[np.flatnonzero(~initial)[:others]] = True
     first, others = np.sum(mask & initial), np.sum(mask & ~initial)
-    chosen = choose(np.random.default_rng(0), initial, mask, 120)
+    chosen = choose(initial, mask, 120)
     assert np.all(mask[chosen])
     assert np.all(np.diff(chosen) > 0)
     assert len(chosen) == min(120, first + others)
     assert np.sum(initial[chosen]) == min(first, max(60, 120 - others))
+    assert_array_equal(choose(initial, mask, 120), chosen)
 
 
-def test_it_is_old_when_there_are_twice_as_many_rollouts(two):
-    found = two[0]
+def test_it_is_old_when_the_rollouts_have_grown(two):
+    found = two.landscape
     assert isinstance(found, Landscape)
     assert found.rollouts == N
-    assert [is_old(found, rollouts) for rollouts in (N, 2 * N - 1, 2 * N, 5 * N)] == [False, False, True, True]
+    grown = int(np.ceil(landscape.GROWTH * N))
+    assert [is_old(found, rollouts) for rollouts in (N, grown - 1, grown, 5 * N)] == [False, False, True, True]
 
 
-def make_data(n):
-    """The first half of the rollouts are the initial policy's."""
-    rows = 256
-    contexts, parameters = make_rollouts(n=rows)
-    mask = np.arange(rows) < n
-    returns = two_peaks(contexts, parameters)
-    return Data(contexts, parameters, returns, contexts, np.zeros(rows), mask, mask & (np.arange(rows) < 50))
-
-
-def test_the_first_landscape_is_the_surface_and_the_next_comes_with_twice_the_rollouts(monkeypatch):
-    spreads, seen = np.ones(S + D), []
-    surfaces = {n: approximate_return(KEY, make_data(n), spreads, Memory(), SETTINGS) for n in (100, 199, 200)}
-    assert survey(KEY, make_data(100), None, spreads, Memory(), SETTINGS) is None
-    first = survey(KEY, make_data(100), surfaces[100], spreads, Memory(), SETTINGS)
-    assert first.hyperparameters is surfaces[100].process.hyperparameters
-    assert first[1:] == (None, surfaces[100].warp, None, None, 100)
-    memory = Memory(landscape=first, temperature=0.2)
-    assert survey(KEY, make_data(199), surfaces[199], spreads, memory, SETTINGS) is first
-
-    original = surface.fit
-
-    def watched(key, joint, size, returns, share, mask, spreads, start, settings):
-        seen.append((mask, start))
-        return original(key, joint, size, returns, share, mask, spreads, start, settings)
-
-    monkeypatch.setattr(surface, "fit", watched)
-    monkeypatch.setattr(landscape, "choose", functools.partial(choose, size=80))
-    second = survey(KEY, make_data(200), surfaces[200], spreads, memory, SETTINGS)
-    ((mask, start),) = seen
-    assert second.rollouts == 200
-    assert (mask.sum(), np.sum(mask & make_data(200).initial)) == (80, 40)
-    assert start.hyperparameters is first.hyperparameters
-    wanted, found = (np.asarray(each.hyperparameters.log_lengths) for each in (first, second))
-    assert not np.array_equal(found, wanted)
-    assert_allclose(found, wanted, atol=0.3)
-    assert len(second.warp.returns) <= 80
+def test_the_next_landscape_keeps_the_first_map_of_returns(two):
+    other = landscape.make(two.surface._replace(warp=None), D, 700, 0.3, two.landscape.warp)
+    assert other.warp is two.landscape.warp
+    assert (other.rollouts, other.temperature) == (700, 0.3)

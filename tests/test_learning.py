@@ -15,7 +15,7 @@ from hpsde.methods import make_learner
 from hpsde.tasks import make_task, task_from_function
 
 # Sizes that are compiled for other tests, too.
-SMALL = {"rollouts": 192, "batch": 32, "progress": False, "max_options": 4, "target_ess": 0.25}
+SMALL = {"rollouts": 192, "batch": 32, "progress": False, "max_options": 4}
 PLACES = {"contexts": hpsde.Uniform(0.0, 2.0), "initial": hpsde.Uniform(-1.0, 1.0)}
 GRID = np.linspace(0.0, 2.0, 30)[:, None]
 
@@ -55,7 +55,7 @@ def test_seed_decides(policy):
 def test_method_and_settings_by_name():
     assert learn(method="hpsde-rwr-softmax").gate.kind == "softmax"
     assert learn(gate="marginal").gate.kind == "marginal"
-    assert len(learn(minimum_share=1.0).options) == 1
+    assert len(learn(density="vb", minimum_share=1.0).options) == 1
     with pytest.raises(UnknownNameError, match="unknown method 'magic'; valid are: hpsde-reps-gp"):
         learn(method="magic")
     with pytest.raises(UnknownNameError, match=r"unknown setting 'kapa'; valid are: .*kappa"):
@@ -230,7 +230,7 @@ def test_code_of_the_page_on_ask_and_tell_runs(tmp_path, monkeypatch, capsys):
     """All of it in one go, with JAX's own settings, as a reader would run it."""
     page = Path(__file__).parent.parent / "docs/ask_tell.md"
     snippets = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(snippets) == 5
+    assert len(snippets) == 6
     monkeypatch.chdir(tmp_path)
     names = {}
     with jax.enable_x64(False):

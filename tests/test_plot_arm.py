@@ -47,6 +47,7 @@ class Policy:
 
     def __init__(self, angles):
         self.angles = np.asarray(angles, dtype=float)
+        self.option_numbers = 3 * np.arange(1, len(self.angles) + 1)
 
     def option_means(self, goals):
         return np.repeat(self.angles[:, None], len(goals), axis=1)
@@ -62,7 +63,12 @@ def postures(options=4, goals=3):
         pictures=np.zeros((options, goals, *SMALL, 3), dtype=np.uint8),
         captions=[[f"caption {option} {goal}" for goal in range(goals)] for option in range(options)],
         chosen=np.arange(goals) % options,
+        numbers=np.arange(options) + 11,
     )
+
+
+class Undoubted:
+    doubts = ()
 
 
 def frames(axes):
@@ -83,6 +89,7 @@ def test_every_option_is_pictured_at_every_goal(camera):
     np.testing.assert_array_equal(taken.pictures[:, :, 0, 0, 0], [[55, 62]] * 3)
     np.testing.assert_array_equal(taken.pictures[:, :, -1, -1, 0], [[10, 10], [20, 20], [30, 30]])
     np.testing.assert_array_equal(taken.chosen, [0, 1])
+    np.testing.assert_array_equal(taken.numbers, [3, 6, 9])
 
 
 def test_captions_say_family_distance_and_contact(camera):
@@ -110,12 +117,14 @@ def test_default_goals_are_the_middle_and_the_diagonal():
 @pytest.mark.parametrize(("options", "grid"), [(1, (1, 4)), (4, (1, 4)), (5, (1, 5)), (6, (2, 4)), (10, (2, 5))])
 def test_a_run_has_a_panel_for_every_option_above_its_curves(options, grid):
     assert plot_arm.panel_grid(options) == grid
-    figure = plots.run_figure(TASK, None, {}, ITERATIONS, postures(options))
+    figure = plots.run_figure(TASK, Undoubted(), {}, ITERATIONS, postures(options))
     shown = [axes for axes in figure.axes if axes.images]
     assert len(shown) == options
     assert len([axes for axes in figure.axes if axes.lines]) == 2
-    assert shown[0].get_title("left") == "goal (0.00, 1.00, 2.00)\n\noption 0, chosen\ncaption 0 0"
-    assert [axes.get_title("left") for axes in shown[1:]] == [f"option {k}\ncaption {k} 0" for k in range(1, options)]
+    assert shown[0].get_title("left") == "goal (0.00, 1.00, 2.00)\n\noption 11, chosen\ncaption 0 0"
+    assert [axes.get_title("left") for axes in shown[1:]] == [
+        f"option {k + 11}\ncaption {k} 0" for k in range(1, options)
+    ]
 
 
 def test_frames_mark_the_choice_of_the_gate():
@@ -135,8 +144,8 @@ def test_sheet_has_a_row_for_every_option_and_a_column_for_every_goal():
     assert [title.split("\n")[0] for title in titles[0]] == [
         "goal (0.00, 1.00, 2.00)", "goal (3.00, 4.00, 5.00)", "goal (6.00, 7.00, 8.00)", "goal (9.00, 10.00, 11.00)",
     ]  # fmt: skip
-    assert titles[1, 1] == "option 1, chosen\ncaption 1 1"
-    assert titles[2, 3] == "option 2\ncaption 2 3"
+    assert titles[1, 1] == "option 12, chosen\ncaption 1 1"
+    assert titles[2, 3] == "option 13\ncaption 2 3"
 
 
 # The command
@@ -156,7 +165,7 @@ def stored(folder, what):
     return folder
 
 
-PICTURES = ["figure.png", "postures.png", *(f"option-{option}.png" for option in range(4))]
+PICTURES = ["figure.png", "postures.png", *(f"option-{number}.png" for number in range(1, 5))]
 
 
 def test_plot_writes_and_names_all_pictures(folder, camera, capsys):
@@ -166,7 +175,7 @@ def test_plot_writes_and_names_all_pictures(folder, camera, capsys):
     assert said.err == ""
     goal = np.array([0.63, 0.01, 0.45])
     for option, (angles,) in enumerate(four_postures().option_means(goal[None])):
-        picture = np.round(255 * imread(folder / f"option-{option}.png"))
+        picture = np.round(255 * imread(folder / f"option-{option + 1}.png"))
         assert picture.shape[:2] == SMALL
         assert (picture[0, 0, 0], picture[-1, -1, 0]) == (63, int(100 * abs(angles[0]) + 0.5))
 
@@ -252,7 +261,7 @@ def test_real_pictures_show_the_goal_and_differ_from_option_to_option(folder, mo
     said = capsys.readouterr()
     if said.err:
         pytest.skip(said.err)
-    pictures = [imread(folder / f"option-{option}.png")[..., :3] for option in range(4)]
+    pictures = [imread(folder / f"option-{number}.png")[..., :3] for number in range(1, 5)]
     for option, picture in enumerate(pictures):
         assert picture.shape == (120, 100, 3)
         red, green, blue = np.moveaxis(picture, -1, 0)

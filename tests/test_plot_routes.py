@@ -14,6 +14,8 @@ class Policy:
     """Two options: routes of the initial policy, one of which is taken left of s = 0 and one right of it."""
 
     options = ("first", "second")
+    option_numbers = np.array([1, 2])
+    doubts = ()
 
     def option_means(self, contexts):
         import jax

@@ -12,6 +12,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from hpsde import plots
+from hpsde.doubts import Doubt
 
 
 class Task:
@@ -29,6 +30,9 @@ class Task:
 
 class Policy:
     options = ("low", "high")
+    numbers = np.array([4, 2])
+    option_numbers = numbers
+    doubts = ()
 
     def option_means(self, contexts):
         return np.stack([np.full((len(contexts), 1), 1.0), np.full((len(contexts), 1), 3.0)])
@@ -73,7 +77,8 @@ def test_option_is_strong_exactly_where_it_rules():
         rules = ~np.isnan(mean)
         np.testing.assert_array_equal(rules, (contexts >= 11.0) == (option == 1))
         assert set(mean[rules]) == {(1.0, 3.0)[option]}
-    assert [text.get_text() for text in axes.texts] == ["0", "1"]
+    assert [text.get_text() for text in axes.texts] == ["4", "2"]
+    assert [line.get_color() for line in strong] == [plots.COLOURS[3], plots.COLOURS[1]]
 
 
 def test_every_rollout_that_did_not_fail_is_drawn_once_in_the_nearest_options_colour(rollouts):
@@ -88,7 +93,60 @@ def test_every_rollout_that_did_not_fail_is_drawn_once_in_the_nearest_options_co
     points = np.hstack([rollouts["contexts"], rollouts["parameters"]])
     assert set(drawn) == {tuple(point) for point in points[~rollouts["failed"]]}
     for (_, parameter), colour in drawn.items():
-        assert colour == plots.COLOURS[int(parameter > 2.0)].lower()
+        assert colour == plots.COLOURS[1 if parameter > 2.0 else 3].lower()
+
+
+def test_rollouts_have_the_colour_of_the_option_that_drew_them_grey_where_it_died(rollouts):
+    """But those of the initial policy that of the nearest option."""
+    n = np.arange(40)
+    rollouts |= {"number": np.where(n < 25, 0, np.array([4, 2, 9])[n % 3])}
+    axes = Figure().subplots()
+    plots.draw_samples(axes, returns(), Policy(), rollouts)
+    drawn = {}
+    for collection in axes.collections[1:]:
+        for point in np.asarray(collection.get_offsets()):
+            drawn[tuple(point)] = to_hex(collection.get_edgecolor()[0])
+    colours = {4: plots.COLOURS[3], 2: plots.COLOURS[1], 9: plots.GREY}
+    assert len(drawn) == 39
+    for i in np.flatnonzero(~rollouts["failed"]):
+        place = (rollouts["contexts"][i, 0], rollouts["parameters"][i, 0])
+        number = rollouts["number"][i] or (2 if place[1] > 2.0 else 4)
+        assert drawn[place] == colours[number].lower()
+
+
+LIVES = [
+    {"number": 1, "born": 25, "died": 30},
+    {"number": 2, "born": 25, "died": None},
+    {"number": 4, "born": 40, "died": None},
+]
+
+
+def test_births_and_deaths_are_drawn(rollouts, iterations):
+    figure = plots.run_figure(Task(), Policy(), rollouts, iterations, lives=LIVES)
+    curve, lives = [axes for axes in figure.axes if axes.get_label() != "<colorbar>"][-2:]
+    ticks = {line.get_label(): line.get_xdata().tolist() for line in curve.lines}
+    assert (ticks["options born"], ticks["options died"]) == ([25, 40], [30])
+    spans = {
+        line.get_ydata()[0]: (*line.get_xdata(), line.get_color()) for line in lives.lines if len(line.get_xdata()) == 2
+    }
+    assert spans == {
+        1: (25, 30, plots.COLOURS[0]),
+        2: (25, 40, plots.COLOURS[1]),
+        4: (40, 40, plots.COLOURS[3]),
+    }
+    figure.savefig(io.BytesIO(), format="png")
+
+
+def test_doubts_stand_above_the_figure(rollouts, iterations):
+    policy = Policy()
+    assert plots.run_figure(Task(), policy, rollouts, iterations).get_suptitle() == ""
+    policy.doubts = (Doubt("wide", 3.0, "Option 2 is $wide$. " + "So long " * 50), Doubt("few", 9.0, "9 rollouts."))
+    figure = plots.run_figure(Task(), policy, rollouts, iterations)
+    title, wide, few = figure.get_suptitle().splitlines()
+    assert (title, few) == ("2 doubts", "few: 9 rollouts.")
+    assert wide.startswith(r"wide: Option 2 is \$wide\$. So long")
+    assert len(wide) < 150
+    figure.savefig(io.BytesIO(), format="png")
 
 
 def test_surface_is_the_tasks_return():

@@ -319,11 +319,31 @@ def test_summary_says_where_each_option_rules():
         here = contexts[chosen == o, 0]
         share = 100 * len(here) / len(contexts)
         assert lines[1 + 3 * o] == (
-            f"  option {o}: best in {share:.0f} % of the contexts, s {here.min():.4g} to {here.max():.4g}"
+            f"  option {o + 1}: best in {share:.0f} % of the contexts, s {here.min():.4g} to {here.max():.4g}"
         )
         deviation = np.sqrt(np.diagonal(option.covariance))
         assert lines[2 + 3 * o].endswith(f"deviation {deviation[0]:.3g}, {deviation[1]:.3g}")
         assert lines[3 + 3 * o] == f"    expected return {option.mean_return:.6g}"
+
+
+def test_options_keep_their_number():
+    policy = dataclasses.replace(by_hand("softmax"), numbers=np.array([7, 0, 3, 0]))
+    assert [(option.index, option.number) for option in policy.options] == [(0, 7), (1, 3)]
+    names = [line.split(":")[0] for line in policy.summary().splitlines() if line.startswith("  option")]
+    assert names == ["  option 7", "  option 3"]
+    assert [option.number for option in by_hand("softmax").options] == [1, 2]
+
+
+def test_summary_ends_with_the_doubts():
+    policy = by_hand("gp")
+    assert "oubt" not in str(policy)
+    doubtful = dataclasses.replace(policy, doubts=handmade.DOUBTS)
+    assert str(doubtful).splitlines() == [
+        *str(policy).splitlines(),
+        "Doubts:",
+        "  unexplained: The model explains 10 % of the returns' variance: run more rollouts. Ω",
+        "  wide: Option 5 is wide.",
+    ]
 
 
 def test_summary_without_contexts():

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 import hpsde
 import small
-from handmade import by_hand, fields, rewrite
-from hpsde import FileFormatError, InputError, _archive, load_policy
-from hpsde._policy_fields import COMMON, FEATURES, GATES, NEW_IN_VERSION_2, fields_of
+from handmade import DOUBTS, KEPT, binary_gate, by_hand, fields, rewrite
+from hpsde import FileFormatError, InputError, _archive, gp, load_policy
+from hpsde._policy_fields import COMMON, FEATURES, GATES, NEW_IN_VERSION, fields_of
 from hpsde.features import Custom, SquaredExponential
 from hpsde.gating import Optimism
 
@@ -87,6 +87,91 @@ def test_gates_of_every_kind_come_back(cautious, turned, path):
     small.assert_same_bits(dataclasses.replace(policy, gate=gate), load_policy(path))
 
 
+def test_numbers_and_doubts_come_back(path):
+    policy = dataclasses.replace(make("gp"), numbers=np.array([7, 0, 3, 0]), doubts=DOUBTS)
+    policy.save(path)
+    loaded = load_policy(path)
+    assert loaded.doubts == DOUBTS
+    assert [option.number for option in loaded.options] == [7, 3]
+    assert loaded.summary() == policy.summary()
+    content = path.read_bytes()
+    loaded.save(path)
+    assert path.read_bytes() == content
+    make("gp").save(path)
+    assert (load_policy(path).numbers, load_policy(path).doubts) == (None, ())
+
+
+def test_doubts_of_any_value_and_text_can_be_saved(path):
+    doubts = (hpsde.Doubt("a\x1b[31m", float("inf"), "two\nlines \ud800"), hpsde.Doubt("", -1e300, ""))
+    dataclasses.replace(make("gp"), doubts=doubts).save(path)
+    one, two = load_policy(path).doubts
+    assert (one.kind, one.text, np.isnan(one.value)) == ("a [31m", "two lines  ", True)
+    assert (two.kind, two.text, np.isnan(two.value)) == ("", "", True)
+
+
+@pytest.mark.parametrize("directions", [None, 3, 1])
+@pytest.mark.parametrize("S", [0, 1, 2])
+def test_a_gate_of_success_or_failure_comes_back_to_the_bit(S, directions, path):
+    if directions is not None and directions > S + 2:
+        pytest.skip("there are no more directions than numbers")
+    gate = binary_gate(S, 2, directions)
+    policy = dataclasses.replace(make("gp", S=S), gate=gate)
+    policy.save(path)
+    loaded = load_policy(path)
+    assert loaded.gate.binary
+    assert (loaded.gate.axes is None) == (directions is None)
+    np.testing.assert_array_equal(loaded.gate.process.K_inverse, gate.process.K_inverse)
+    small.assert_same_bits(policy, loaded)
+    contexts = policy.known_contexts
+    for optimism in (None, Optimism(1.0)):
+        np.testing.assert_array_equal(loaded.gate_scores(contexts, optimism), policy.gate_scores(contexts, optimism))
+
+
+def test_few_directions_come_back(path):
+    policy = make("gp")
+    generator = np.random.default_rng(2)
+    z, scores = generator.normal(size=(16, 2)), np.sort(generator.normal(size=16))
+    hyperparameters = gp.Hyperparameters(np.zeros(2) + 0.3, np.array(0.1), np.array(-1.0))
+    process = gp.condition_by_lapack(hyperparameters, z, scores, np.ones(16, dtype=bool))
+    gate = policy.gate._replace(process=process, scores=scores, axes=generator.normal(size=(2, 3)))
+    policy = dataclasses.replace(policy, gate=gate)
+    policy.save(path)
+    assert fields(path.read_bytes())["gate_axes"].shape == (2, 3)
+    small.assert_same_bits(policy, load_policy(path))
+    np.testing.assert_array_equal(load_policy(path).gate.process.K_inverse, process.K_inverse)
+
+
+@pytest.mark.parametrize("gate", GATES)
+def test_files_of_version_2_are_read(gate, path):
+    """They had no numbers, no doubts, no gate of success or failure, and gates saw all directions."""
+    policy = make(gate)
+    policy.save(path)
+    arrays = as_version(2, fields(path.read_bytes()))
+    rewrite(path, arrays)
+    small.assert_same_bits(load_policy(path), policy)
+    assert (load_policy(path).numbers, load_policy(path).doubts) == (None, ())
+    rewrite(path, arrays | {"option_numbers": np.zeros(4, dtype=np.int64)})
+    with pytest.raises(FileFormatError, match="the field option_numbers is not known"):
+        load_policy(path)
+
+
+def test_few_directions_are_refused_in_version_2(path):
+    dataclasses.replace(make("gp"), gate=binary_gate(1, 2, 2)).save(path)
+    rewrite(path, as_version(2, fields(path.read_bytes())))
+    with pytest.raises(FileFormatError, match="2 axes of a gate were found where 3 to 3 are possible"):
+        load_policy(path)
+
+
+def as_version(version, arrays):
+    """The arrays of a file as an earlier hpsde wrote them."""
+    header = json.loads(str(arrays["header"])) | {"version": version}
+    del header["doubts"]
+    later = {name for since, names in NEW_IN_VERSION.items() if since > version for name in names}
+    return {name: array for name, array in arrays.items() if name not in later} | {
+        "header": np.array(json.dumps(header))
+    }
+
+
 @pytest.mark.parametrize("features", ["linear", "squared-exponential"])
 @pytest.mark.parametrize("gate", GATES)
 def test_files_of_version_1_are_read(gate, features, path):
@@ -99,14 +184,13 @@ def test_files_of_version_1_are_read(gate, features, path):
         policy = dataclasses.replace(policy, gate=policy.gate._replace(axes=None, cautious=False))
     policy.save(path)
     arrays = fields(path.read_bytes())
-    header = json.loads(str(arrays["header"])) | {"version": 1}
-    old = {name: array for name, array in arrays.items() if name not in NEW_IN_VERSION_2}
-    rewrite(path, old | {"header": np.array(json.dumps(header))})
+    old = as_version(1, arrays)
+    rewrite(path, old)
     small.assert_same_bits(load_policy(path), policy)
     load_policy(path).save(path)
-    assert json.loads(str(fields(path.read_bytes())["header"]))["version"] == 2
-    rewrite(path, arrays | {"header": np.array(json.dumps(header))})
-    with pytest.raises(FileFormatError, match="the field units_parameter_axes is not known"):
+    assert json.loads(str(fields(path.read_bytes())["header"]))["version"] == 3
+    rewrite(path, arrays | {"header": old["header"]})
+    with pytest.raises(FileFormatError, match=r"the field (option_numbers|units_parameter_axes) is not known"):
         load_policy(path)
 
 
@@ -162,14 +246,15 @@ def test_features_of_ones_own_are_needed_again(path):
 def test_any_reader_of_numpys_files_can_read_it(saved):
     arrays = fields(saved)
     header = json.loads(str(arrays.pop("header")))
-    assert header == {"format": "hpsde-policy", "version": 2, "features": "linear", "gate": "gp"}
+    kinds = {"features": "linear", "gate": "gp"}
+    assert header == {"format": "hpsde-policy", "version": 3, **kinds, "doubts": []}
     assert set(arrays) == set(fields_of("linear", "gp"))
-    assert all(array.dtype in (np.float64, bool) for array in arrays.values())
+    assert all(array.dtype in (np.float64, np.int64, bool) for array in arrays.values())
 
 
 def test_the_page_names_every_field_with_its_type_and_shape():
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \| \[(.*?)\] \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    types = {"float64": "<f8", "bool": "|b1"}
+    types = {"float64": "<f8", "int64": "<i8", "bool": "|b1"}
     written = [(name, types[kind], shape.replace(",", "")) for name, kind, shape in rows]
     known = [COMMON, *FEATURES.values(), *GATES.values()]
     assert sorted(written) == sorted((name, f.dtype, f.shape) for part in known for name, f in part.items())
@@ -246,7 +331,7 @@ def test_fields_of_another_shape_type_or_without_numbers_are_named(name, saved, 
     arrays = fields(saved)
     array = arrays[name]
     wrong = [array[None], array.astype(np.float32), array.astype("U9")]
-    if array.dtype != bool:
+    if array.dtype == float:
         wrong += [np.full_like(array, np.nan), np.full_like(array, np.inf)]
     for value in wrong:
         rewrite(path, arrays | {name: value})
@@ -291,6 +376,10 @@ def test_features_and_gate_that_do_not_fit_the_options_are_refused(saved, path):
         ("units_context_scale", lambda x: 0 * x, "units_context_scale must be positive"),
         ("option_Sigma", lambda x: -x, "option_Sigma holds a matrix that is no covariance"),
         ("option_Sigma", lambda x: x + np.array([[0.0, 1.0], [0.0, 0.0]]), "no covariance"),
+        ("option_numbers", lambda x: x + 1, "numbers that name no options"),
+        ("option_numbers", lambda x: x + np.array([1, 0, 0, 0]), "numbers that name no options"),
+        ("option_numbers", lambda x: x - KEPT * np.arange(1, 5), "numbers that name no options"),
+        ("gate_binary", lambda x: ~x, "gate_scores must hold 0 or 1"),
         ("gate_log_lengths", lambda x: x + 1e4, "must lie within"),
         ("gate_warp_scores", lambda x: x[::-1], "do not increase"),
         ("gate_warp_returns", lambda x: x[::-1], "do not increase"),
@@ -306,7 +395,18 @@ def test_numbers_that_make_no_sense_are_refused(name, change, message, saved, pa
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        ({"version": 3}, "has version 3; this hpsde reads versions 1, 2"),
+        ({"version": 4}, "has version 4; this hpsde reads versions 1, 2, 3"),
+        ({"version": 2}, "its header has the keys"),
+        ({"doubts": None}, "is damaged: doubts: expected a list"),
+        ({"doubts": [["wide", 1.0, "text"]]}, "is damaged: doubts"),
+        ({"doubts": [{"kind": "wide", "value": 1.0}]}, "is damaged: doubts"),
+        ({"doubts": [{"kind": "wide", "value": "1", "text": ""}]}, "is damaged: doubts"),
+        ({"doubts": [{"kind": "wide", "value": True, "text": ""}]}, "is damaged: doubts"),
+        ({"doubts": [{"kind": "wide", "value": float("nan"), "text": ""}]}, "is damaged: doubts"),
+        ({"doubts": [{"kind": "wide", "value": 10**400, "text": ""}]}, "is damaged: doubts"),
+        ({"doubts": [{"kind": ["wide"], "value": 1.0, "text": ""}]}, "is damaged: doubts"),
+        ({"doubts": [{"kind": "wide", "value": 1.0, "text": "\x1b[2J"}]}, "is damaged: doubts"),
+        ({"doubts": [{"kind": "wide", "value": 1.0, "text": "\ud800"}]}, "is damaged: doubts"),
         ({"version": "2"}, "has version '2'"),
         ({"format": "hpsde-run"}, "its format is 'hpsde-run', not 'hpsde-policy'"),
         ({"gate": "oracle"}, "gate 'oracle' is none of gp, softmax, marginal"),
@@ -320,6 +420,25 @@ def test_headers_of_another_kind_are_refused(header, message, saved, path):
     changed = json.loads(str(arrays["header"])) | header
     rewrite(path, arrays | {"header": np.array(json.dumps(changed))})
     with pytest.raises(FileFormatError, match=message):
+        load_policy(path)
+
+
+def test_a_gate_of_success_or_failure_has_probabilities(path):
+    dataclasses.replace(make("gp"), gate=binary_gate(1, 2)).save(path)
+    arrays = fields(path.read_bytes())
+    for wrong in (arrays["gate_beta"] * 1e200, arrays["gate_beta"] + 1.0):
+        rewrite(path, arrays | {"gate_beta": wrong})
+        with pytest.raises(FileFormatError, match="gate_beta must hold scores less probabilities"):
+            load_policy(path)
+
+
+@pytest.mark.parametrize("directions", [0, 4])
+def test_a_gate_sees_some_direction_and_no_more_than_there_are(directions, saved, path):
+    arrays = fields(saved)
+    shape = {"gate_log_lengths": directions, "gate_centre": directions, "gate_z": (16, directions)}
+    changed = {name: np.zeros(size) for name, size in shape.items()} | {"gate_axes": np.zeros((directions, 3))}
+    rewrite(path, arrays | changed)
+    with pytest.raises(FileFormatError, match=f"{directions} axes of a gate were found where 1 to 3 are possible"):
         load_policy(path)
 
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 from hpsde._compilations import count_compilations
-from hpsde._progress import NoBar, describe, progress_bar
+from hpsde._progress import NoBar, describe, doubts_marker, progress_bar
 
 
 class Terminal(io.StringIO):
@@ -43,6 +43,9 @@ def test_no_bar(reason, monkeypatch):
 def test_fields_in_words():
     assert describe(mean_return=-7.4412, options_kept=4, ess=None) == "return -7.441  options 4"
     assert describe(ess=12345.6) == "ESS 12346"
+    assert describe(options_kept=4, doubts=doubts_marker(["wide", "few"])) == "options 4  2 doubts: wide, few"
+    assert describe(options_kept=4, doubts=doubts_marker(["wide"])) == "options 4  1 doubt: wide"
+    assert describe(options_kept=4, doubts=doubts_marker([])) == "options 4"
 
 
 def test_compilations_are_counted_once_per_program_and_only_inside():

@@ -5,6 +5,7 @@ import json
 import os
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pandas
@@ -13,6 +14,7 @@ import pytest
 import hpsde
 import small
 import stored
+from handmade import DOUBTS, by_hand
 from hpsde import _archive
 from hpsde.runs import lock as lock_module
 from hpsde.runs import run as run_module
@@ -54,6 +56,66 @@ def test_a_run_learns_what_a_learner_in_memory_learns(tmp_path):
         small.assert_same_bits(run.policy, learner.policy)
         small.assert_same_bits(hpsde.load_policy(run.folder / "policy.npz"), learner.policy)
         assert run.status().steps == 3
+
+
+def test_options_keep_their_number_in_the_database_and_in_tables(run, tmp_path, monkeypatch):
+    """Whatever their places: the second step swaps them, lets the first die and another be born."""
+    names = [np.array([2, 1, 0, 0]), np.array([3, 2, 0, 0])]
+    learned = fake_estimates(monkeypatch, names, [(), DOUBTS])
+    stored.tell(run, run.ask(small.draw_contexts(0, 128, 1)))
+    first = run.ask(small.draw_contexts(1, 32, 1))
+    stored.tell(run, first)
+    second = run.ask(small.draw_contexts(2, 32, 1))
+    assert len(learned) == 2
+    wanted = [0] * 128 + [[2, 1][each.option] for each in first] + [[3, 2][each.option] for each in second]
+    assert [each.number for each in [*first, *second]] == wanted[128:]
+    assert len(set(wanted)) == 4
+    assert run.rollouts().number.tolist() == wanted
+    assert run.learner().rollouts.number.tolist() == wanted[:160]
+    with hpsde.Run.open(run.folder) as other:
+        assert other.learner().rollouts.number.tolist() == wanted[:160]
+    export(run.store, tmp_path / "table.csv", "csv")
+    export(run.store, tmp_path / "table.parquet", "parquet")
+    assert pandas.read_csv(tmp_path / "table.csv")["number"].tolist() == wanted
+    assert pandas.read_parquet(tmp_path / "table.parquet")["number"].tolist() == wanted
+    records = [json.loads(text) for (text,) in stored.look(run.folder, "SELECT record FROM steps ORDER BY step")]
+    assert [record["numbers"] for record in records] == [[2, 1], [3, 2]]
+    assert [(record["born"], record["died"]) for record in records] == [([1, 2], []), ([3], [1])]
+    status = run.status().as_dict()
+    assert status["options"] == (
+        {"number": 1, "born": 128, "died": 160},
+        {"number": 2, "born": 128, "died": None},
+        {"number": 3, "born": 160, "died": None},
+    )
+    assert [doubt["kind"] for doubt in status["doubts"]] == ["unexplained", "wide"]
+    assert records[0]["doubts"] == []
+    assert records[1]["doubts"] == list(status["doubts"])
+
+
+def fake_estimates(monkeypatch, names, doubts):
+    """Policies made by hand for one parameter in place of learned ones, with two options of these names."""
+    estimated = []
+
+    def estimate(self, key, usable):
+        step = len(estimated)
+        numbers = names[step]
+        before = set() if step == 0 else set(names[step - 1][numbers > 0].tolist())
+        now = set(numbers[numbers > 0].tolist())
+        self.info = replace(
+            self.info,
+            temperature=1.0,
+            options_kept=2,
+            born=tuple(sorted(now - before)),
+            died=tuple(sorted(before - now)),
+        )
+        policy = by_hand("softmax", context_size=1, parameter_size=1)
+        even = policy.gate._replace(theta=0.0 * policy.gate.theta)  # all options alike
+        policy = replace(policy, kept=numbers > 0, gate=even, numbers=numbers, doubts=doubts[step])
+        estimated.append(policy)
+        return policy
+
+    monkeypatch.setattr(hpsde.HPSDE, "_estimate", estimate)
+    return estimated
 
 
 def test_tells_come_in_any_order_and_from_others(run):

@@ -64,7 +64,7 @@ def assert_same_run(folder, whole):
     assert (folder / "policy.npz").read_bytes() == policy
     with hpsde.Run.open(folder) as run:
         found = run.rollouts()
-    for name in ("contexts", "parameters", "option", "log_density", "returns", "seed", "policy", "step"):
+    for name in ("contexts", "parameters", "option", "number", "log_density", "returns", "seed", "policy", "step"):
         np.testing.assert_array_equal(getattr(found, name), getattr(rows, name))
     assert stored.sound(folder)
 

@@ -7,20 +7,19 @@ import pytest
 
 from hpsde import HpsdeError, InputError, Settings, UnknownNameError
 from hpsde._checks import check_count
-from hpsde.density import DENSITY_METHODS
 from hpsde.features import FEATURE_NAMES
-from hpsde.gating import GATES, GP_MOMENTS
+from hpsde.gating import GATES
 from hpsde.options import UPDATES
 from hpsde.settings import (
     ASSIGNMENTS,
     BASES,
     BEHAVIOURS,
+    DENSITIES,
     DEVIATIONS,
-    EXPLORATIONS,
     GP_AXES,
     GREEDY,
-    TARGETS,
     WEIGHT_SUMS,
+    changed_settings,
 )
 from hpsde.warp import WARPS
 from hpsde.weights import RETURN_FUNCTIONS
@@ -28,18 +27,15 @@ from hpsde.weights import RETURN_FUNCTIONS
 NAMES = {
     "f": RETURN_FUNCTIONS,
     "features": FEATURE_NAMES,
-    "target": TARGETS,
-    "density": DENSITY_METHODS,
+    "density": DENSITIES,
     "weight_sum": WEIGHT_SUMS,
     "assignment": ASSIGNMENTS,
     "update": tuple(UPDATES),
     "base": BASES,
     "behaviour": BEHAVIOURS,
-    "gp_moments": GP_MOMENTS,
     "gate": GATES,
     "deviation": DEVIATIONS,
     "greedy": GREEDY,
-    "exploration": EXPLORATIONS,
     "warp": WARPS,
     "gp_axes": GP_AXES,
 }
@@ -48,6 +44,13 @@ NAMES = {
 def test_one_setting_says_what_the_paper_leaves_open():
     assert Settings().max_options == 10
     assert Settings() == Settings(max_options=10)
+
+
+def test_there_are_thirty_settings_and_old_names_are_refused():
+    assert len(fields(Settings)) == 30
+    for name in ("target", "restarts", "target_ess", "gp_moments", "isotropic", "exploration"):
+        with pytest.raises(UnknownNameError, match=f"unknown setting '{name}'"):
+            changed_settings(Settings, None, {name: 1})
 
 
 def test_settings_cannot_be_changed_in_place():

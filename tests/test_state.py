@@ -3,7 +3,7 @@
 import json
 import pickle
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import jax
@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import small
-from handmade import fields, rewrite
+from handmade import DOUBTS, binary_gate, by_hand, fields, rewrite
 from hpsde import FileFormatError
 from hpsde._tree import build, flatten
 from hpsde.density import Mixture
@@ -46,7 +46,11 @@ NUMBERED = st.integers() | st.text()
 TREES = st.recursive(
     PLAIN,
     lambda parts: (
-        st.lists(parts) | st.dictionaries(NUMBERED, parts) | st.builds(Pair, parts, parts) | st.builds(Box, parts)
+        st.lists(parts)
+        | st.lists(parts).map(tuple)
+        | st.dictionaries(NUMBERED, parts)
+        | st.builds(Pair, parts, parts)
+        | st.builds(Box, parts)
     ),
     max_leaves=10,
 )
@@ -79,7 +83,10 @@ def test_other_objects_are_not_stored():
 
 
 JSON = st.recursive(
-    PLAIN, lambda parts: st.lists(parts) | st.dictionaries(st.sampled_from(["class", "fields", "pairs", "jax"]), parts)
+    PLAIN,
+    lambda parts: (
+        st.lists(parts) | st.dictionaries(st.sampled_from(["class", "fields", "pairs", "tuple", "jax"]), parts)
+    ),
 )
 
 
@@ -90,7 +97,7 @@ def test_outlines_of_anything_make_nothing_but_plain_values(outline):
         value = build(outline, {}, KNOWN)
     except (KeyError, TypeError, ValueError, AttributeError):
         return
-    assert isinstance(value, None | bool | int | float | str | list | dict)
+    assert isinstance(value, None | bool | int | float | str | list | tuple | dict)
 
 
 @pytest.mark.parametrize(
@@ -103,6 +110,8 @@ def test_outlines_of_anything_make_nothing_but_plain_values(outline):
         {"jax": "array9"},
         {"jax": []},
         {"numpy": "array0", "more": 1},
+        {"tuple": "text"},
+        {"tuple": [], "more": 1},
         {},
     ],
 )
@@ -153,7 +162,7 @@ def test_landscape_axes_and_temperature_are_remembered_to_the_bit(tmp_path):
     """With turned axes the next estimate starts from all of them."""
     learner, other = (small.make(seed=7, gp_axes="turned") for _ in range(2))
     small.run(learner, rounds=(128,)).policy  # noqa: B018 - learns
-    assert learner._memory.landscape.directions.shape == (2, 1)
+    assert learner._memory.landscape.view.V.shape[0] == 1
     assert learner._memory.surface.axes.shape == (2, 2)
     save_state(learner, tmp_path / "learner.npz", "this run")
     load_state(other, tmp_path / "learner.npz", "this run")
@@ -171,6 +180,19 @@ def test_the_state_leaves_out_what_follows_from_the_rest(learner, saved):
     arrays = fields(saved)
     arrays.pop("header")
     assert max(array.nbytes for array in arrays.values()) < size
+
+
+def test_doubts_numbers_and_a_gate_of_success_or_failure_are_remembered_to_the_bit(tmp_path):
+    policy = replace(by_hand("gp"), gate=binary_gate(1, 2), numbers=np.array([7, 0, 3, 0]), doubts=DOUBTS)
+    learner, other = (small.make(1, 2, seed=7) for _ in range(2))
+    learner._policy, learner.info = policy, replace(learner.info, updates=3, born=(7,), died=(1, 2))
+    save_state(learner, tmp_path / "learner.npz", "this run")
+    load_state(other, tmp_path / "learner.npz", "this run")
+    assert (other._policy.doubts, other._policy.option_numbers.tolist()) == (DOUBTS, [7, 3])
+    assert other.info.born == (7,)
+    assert other.info.died == (1, 2)
+    np.testing.assert_array_equal(other._policy.gate.process.K_inverse, policy.gate.process.K_inverse)
+    small.assert_same_bits(other._policy, policy)
 
 
 def test_an_estimated_density_is_among_the_classes():

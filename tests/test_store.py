@@ -14,6 +14,7 @@ import stored
 from hpsde import AskTellError, FileFormatError, StorageError
 from hpsde.ask_tell import Proposal
 from hpsde.runs import store as module
+from hpsde.runs.export import table
 from hpsde.runs.store import COLUMNS, SCHEMA, Store
 
 
@@ -62,7 +63,7 @@ def test_database_is_durable_and_says_what_it_is(path, store):
         name: store._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")
     }
     assert settings == {"journal_mode": "wal", "synchronous": 2}
-    assert stored.look(path.parent, "PRAGMA user_version") == [(1,)]
+    assert stored.look(path.parent, "PRAGMA user_version") == [(2,)]
     assert path.read_bytes()[68:72] == b"HPSD"
 
 
@@ -142,6 +143,38 @@ def test_steps_and_what_is_new(filled):
     assert filled.new_usable() == 20
     assert filled.steps() == [{"rollouts": 40, "ess": 12.5, "warm": False, "coverage": None}]
     assert filled.rows("step = 1").id.tolist() == list(range(1, 41))
+
+
+def test_rollouts_have_the_number_of_their_option(path, store):
+    """An option's place among the options changes from step to step; its number does not."""
+    add(store, 4)
+    tell(store, range(1, 5))
+    store.add_step(1, np.arange(1, 5), {"numbers": [1, 4, 2], "born": [1, 2, 4], "died": [], "doubts": []})
+    _, first, _ = add(store, 30, policy=1)
+    store.add_step(2, np.zeros(0, dtype=int), {"numbers": [4, 1, 9], "born": [9], "died": [2]})
+    _, second, _ = add(store, 30, policy=2, seed=1)
+    wanted = [0] * 4 + [[1, 4, 2][o] for o in first.option] + [[4, 1, 9][o] for o in second.option]
+    assert store.rows().number.tolist() == wanted
+    assert store.rows("policy = 2").number.tolist() == wanted[34:]
+    columns = table(store)
+    assert columns["number"] == wanted
+    assert columns["option"] == [-1] * 4 + [*first.option, *second.option]
+    assert list(columns).index("number") == list(columns).index("option") + 1
+
+
+def test_databases_of_version_1_are_read_and_gone_on_with(path, filled):
+    """Their records have no numbers: an option is called by its place."""
+    filled.close()
+    stored.change(path.parent, "PRAGMA user_version = 1")
+    with closing(Store(path, 2, 3)) as store:
+        rows = store.rows()
+        np.testing.assert_array_equal(rows.number, rows.option + 1)
+        tell(store, range(71, 121))
+        assert stored.look(path.parent, "PRAGMA user_version") == [(1,)]
+        store.add_step(2, np.arange(41, 121), {"numbers": [3], "born": [3], "died": []})
+    assert stored.look(path.parent, "PRAGMA user_version") == [(2,)]
+    with closing(Store(path, 2, 3)) as store:
+        np.testing.assert_array_equal(store.rows().number, rows.number)
 
 
 def test_only_failures_that_nothing_was_learned_since_are_opened_again(filled):
@@ -234,7 +267,7 @@ NOT_STRICT = SCHEMA.replace("STRICT", "").replace("CHECK (status IN ('asked', 'd
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ("PRAGMA user_version = 2", "has version 2; this hpsde reads version 1"),
+        ("PRAGMA user_version = 3", "has version 3; this hpsde reads versions 1, 2"),
         ("PRAGMA application_id = 1", "is not the database of a run"),
         ("DROP TABLE steps", "its tables are not those of a run"),
         ("ALTER TABLE rollouts RENAME COLUMN seed TO seeds", "its tables are not those"),
@@ -263,6 +296,13 @@ NOT_STRICT = SCHEMA.replace("STRICT", "").replace("CHECK (status IN ('asked', 'd
         ("UPDATE steps SET record = '3'", "record of a learning step is damaged"),
         ('UPDATE steps SET record = \'{"ess": "x"}\'', "record of a learning step is damaged"),
         ("UPDATE steps SET record = '{\"options_kept\": Infinity}'", "record of a learning step is damaged"),
+        ('UPDATE steps SET record = \'{"numbers": [1, "x"]}\'', "record of a learning step is damaged"),
+        ("UPDATE steps SET record = '{\"numbers\": 3}'", "record of a learning step is damaged"),
+        ("UPDATE steps SET record = '{\"numbers\": [0]}'", "record of a learning step is damaged"),
+        (f"UPDATE steps SET record = '{{\"numbers\": [{'9' * 40}]}}'", "record of a learning step is damaged"),
+        ("UPDATE steps SET record = '{\"born\": [1.5]}'", "record of a learning step is damaged"),
+        ('UPDATE steps SET record = \'{"doubts": ["wide"]}\'', "record of a learning step is damaged"),
+        ("UPDATE steps SET record = '{\"ess\": [1]}'", "record of a learning step is damaged"),
         ("UPDATE steps SET record = '{'", "record of a learning step is damaged"),
         (f"UPDATE steps SET record = '{'[' * 99999}'", "record of a learning step is damaged"),
     ],

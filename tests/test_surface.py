@@ -1,19 +1,26 @@
 """The return function and the directions in which it varies: a known ridge in seven dimensions, and who asks."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from hpsde import gp, surface
 from hpsde._padding import pad_rows
+from hpsde.gp_directions import leading
+from hpsde.gp_model import JITTER
 from hpsde.settings import Settings
-from hpsde.surface import Start, is_needed, parameter_combinations, turns
+from hpsde.surface import Start, is_needed
 
 N, ROWS, S, D = 240, 256, 1, 6
 DIRECTION = np.array([2.0, -1.0, 0.0, 1.0, -2.0, 0.5]) / np.sqrt(10.25)
-ALONG = np.array([-0.5, *DIRECTION])  # of [s, xi]
+ALONG = np.array([*DIRECTION, -0.5])  # of z = [xi, s]
 KEY = jax.random.key(0)
+SMALL = {"size": 1, "n": 60, "rows": 64}
 
 
 def ridge(contexts, parameters):
@@ -27,11 +34,12 @@ def make_rollouts(size=D, n=N):
     return contexts, parameters, ridge(contexts, parameters)
 
 
-def fit(size=D, n=N, rows=ROWS, start=None, **settings):
-    contexts, parameters, returns = make_rollouts(size, n)
+def fit(size=D, n=N, rows=ROWS, start=None, returns=None, **settings):
+    contexts, parameters, known = make_rollouts(size, n)
+    known = known if returns is None else returns
     joint = pad_rows(np.hstack([contexts, parameters]), rows, fill=7.0)
     mask = np.arange(rows) < n
-    given = (pad_rows(returns, rows), mask / n, mask, np.ones(S + size), start or Start(), Settings(**settings))
+    given = (pad_rows(known, rows), mask / n, mask, np.ones(S + size), start or Start(), Settings(**settings))
     return surface.fit(KEY, joint, S, *given)
 
 
@@ -40,66 +48,91 @@ def found():
     return fit()
 
 
-def alignment(directions):
-    """Cosine between the one direction that was found and the one that the return varies along."""
-    (found,) = directions.T
-    return abs(found @ ALONG) / np.linalg.norm(found) / np.linalg.norm(ALONG)
+@pytest.fixture(scope="module")
+def plain():
+    """One context number, one parameter, sixty rollouts with noise."""
+    noise = 0.1 * np.random.default_rng(5).normal(size=60)
+    return fit(**SMALL, returns=make_rollouts(1, 60)[2] + noise)
 
 
-def test_the_direction_is_that_in_which_the_return_varies(found):
-    assert alignment(found.directions) > 0.999
-    assert_allclose(found.relevance, np.exp(-np.asarray(found.process.hyperparameters.log_lengths)).max(), rtol=1e-12)
+def lengths_of(surface):
+    return np.exp(np.asarray(surface.process.hyperparameters.log_lengths))
 
 
-def test_points_along_the_direction_tell_the_two_modes_apart(found):
-    """Of good rollouts: distance between the modes against the spread within; in all seven numbers they overlap."""
-    contexts, parameters, returns = make_rollouts()
-    good = returns > -0.25
-    side = (parameters @ DIRECTION - 0.5 * contexts[:, 0] > 0.0)[good]
-    joint = np.hstack([contexts, parameters])[good]
-
-    def apart(points):
-        first, second = points[side], points[~side]
-        within = np.sqrt(np.sum(first.var(axis=0) + second.var(axis=0)) / 2.0)
-        return np.linalg.norm(first.mean(axis=0) - second.mean(axis=0)) / within
-
-    assert good.sum() > 40
-    assert apart(joint @ found.directions) > 10.0
-    assert apart(joint) < 1.0
+def alignment(found):
+    """Cosine between the direction that the kernel sees most and the one that the return varies along."""
+    (most,) = leading(np.asarray(found.axes), lengths_of(found), 1)
+    return abs(most @ ALONG) / np.linalg.norm(most) / np.linalg.norm(ALONG)
 
 
-def test_the_process_is_over_the_turned_points(found):
+# ---------------------------------------------------------------- axes
+
+
+def test_what_the_kernel_sees_most_is_the_direction_in_which_the_return_varies(found):
+    assert found.start.kind in ("turned", "few")
+    assert alignment(found) > 0.995
+    assert 0.5 < found.start.held_out <= 1.0
+
+
+def test_the_process_is_over_what_the_axes_see(found):
     contexts, parameters, returns = make_rollouts()
     z = np.hstack([parameters, contexts])
-    mean, _ = gp.predict(found.process, jax.numpy.asarray(z @ np.asarray(found.axes).T))
-    error = found.warp.inverse(np.asarray(mean)) - returns
-    assert error.std() < 0.3 * returns.std()
-    # Directions are rows of the axes, for [s, xi] in place of [xi, s].
-    seen = np.hstack([contexts, parameters]) @ found.directions
-    every = z @ np.asarray(found.axes).T
-    assert all(np.isclose(every, column[:, None]).all(axis=0).any() for column in seen.T)
+    mean, _ = gp.predict(found.process, jnp.asarray(z @ np.asarray(found.axes).T))
+    assert (found.warp.inverse(np.asarray(mean)) - returns).std() < 0.3 * returns.std()
+    points = np.asarray(found.process.z) + np.asarray(found.process.centre)
+    assert_allclose(points[:N], z[found.rows] @ np.asarray(found.axes).T, atol=1e-9)
+
+
+@pytest.mark.parametrize(("kind", "seen"), [("own", None), ("isotropic", None), ("turned", D + S), ("few", 5)])
+def test_settings_choose_the_axes(kind, seen):
+    some = fit(gp_axes=kind)
+    assert some.start.kind == ("own" if kind == "isotropic" else kind)
+    assert (None if some.axes is None else len(some.axes)) == seen
+    assert (np.ptp(lengths_of(some)) < 1e-9) == (kind == "isotropic")
+    assert (surface.explained(some) > 0.7) == (seen is not None)
 
 
 def test_a_second_fit_goes_on_from_the_axes_of_the_first(found):
     again = fit(start=found.start)
-    assert_array_equal(again.axes, found.start.axes)
-    assert alignment(again.directions) > 0.999
-    # As many rollouts: the axes stay, and the next fit starts from the lengths of this one.
-    assert_array_equal(again.start.axes, again.axes)
-    assert again.start.hyperparameters is again.process.hyperparameters
-    assert again.start.turned == found.start.turned == N
+    assert_array_equal(again.axes, found.axes)
+    assert (again.start.kind, again.start.found, again.start.chosen) == (found.start.kind, N, N)
+    for one, other in zip(again.start.hyperparameters, again.process.hyperparameters, strict=True):
+        assert_array_equal(one, other)
 
 
-def test_axes_are_turned_again_by_a_quarter_more_rollouts(found):
-    earlier = found.start._replace(turned=int(N / surface.TURN_GROWTH))
+def test_axes_are_found_again_with_more_rollouts_and_chosen_again_unless_settled(monkeypatch, found):
+    chosen = []
+    choose = surface._choose_axes
+    monkeypatch.setattr(surface, "_choose_axes", lambda *given: chosen.append(1) or choose(*given))
+    earlier = found.start._replace(found=int(N / surface.GROWTH), chosen=N)
     again = fit(start=earlier)
-    assert_array_equal(again.axes, earlier.axes)
-    assert again.start.turned == N
-    assert np.abs(again.start.axes - again.axes).max() > 1e-6
-    assert alignment(fit(start=again.start).directions) > 0.999
+    assert (again.start.found, again.start.chosen, chosen) == (N, N, [])
+    assert not np.array_equal(again.axes, found.axes)
+    assert alignment(again) > 0.995
+    earlier = earlier._replace(chosen=int(N / surface.CHOICE_GROWTH))
+    assert fit(start=earlier._replace(held_out=0.5 * surface.SETTLED)).start.chosen == N
+    assert chosen == [1]
+    fit(start=earlier._replace(held_out=0.5 + 0.5 * surface.SETTLED))
+    assert chosen == [1]
 
 
-def test_a_fit_that_the_other_rollouts_contradict_is_not_taken():
+def test_what_padding_holds_does_not_matter(found):
+    wider = fit(rows=ROWS + 32)
+    assert wider.start.kind == found.start.kind
+    assert_allclose(wider.axes, found.axes, rtol=1e-6)
+    assert_allclose(lengths_of(wider), lengths_of(found), rtol=1e-6)
+
+
+@pytest.mark.parametrize("changes", [{"size": 2}, {"n": 30, "rows": 64}, {"gp_axes": "own"}], ids=str)
+def test_few_dimensions_few_rollouts_or_settings_leave_the_numbers_own_axes(changes):
+    some = fit(**changes)
+    assert (some.axes, some.start.axes, some.start.kind, some.start.held_out) == (None, None, "own", None)
+    contexts, parameters, _ = make_rollouts(changes.get("size", D), changes.get("n", N))
+    points = (np.asarray(some.process.z) + np.asarray(some.process.centre))[np.asarray(some.process.mask)]
+    assert_allclose(points, np.hstack([parameters, contexts]), atol=1e-12)
+
+
+def test_a_fit_that_the_other_rollouts_contradict_is_not_taken(monkeypatch):
     """Returns of the rollouts that are fitted have no noise, all others do."""
     contexts, parameters, _ = make_rollouts()
     chosen = gp.fitting_subset(N, 80)
@@ -107,88 +140,95 @@ def test_a_fit_that_the_other_rollouts_contradict_is_not_taken():
     noise[chosen] = 0.0
     joint, mask = np.hstack([contexts, parameters]), np.ones(N, dtype=bool)
     given = (KEY, joint, S, np.sin(parameters[:, 0]) + noise, mask / N, mask, np.ones(S + D))
-    of_all = surface.fit(*given, Start(), Settings(gp_axes="own", gp_fit_points=N))
-    of_some = Settings(gp_axes="own", gp_fit_points=80)
-    misled = surface.fit(*given, Start(), of_some).start.hyperparameters
+    of_all = surface.fit(*given, Start(), Settings(gp_axes="own"))
+    monkeypatch.setattr(surface, "FIT_POINTS", 80)
+    misled = surface.fit(*given, Start(), Settings(gp_axes="own")).start.hyperparameters
     assert misled.log_noise < of_all.start.hyperparameters.log_noise - 1.0
-    kept = surface.fit(*given, of_all.start, of_some).start.hyperparameters
+    kept = surface.fit(*given, of_all.start, Settings(gp_axes="own")).start.hyperparameters
     assert_array_equal(kept.log_noise, of_all.start.hyperparameters.log_noise)
     assert_array_equal(kept.log_lengths, of_all.start.hyperparameters.log_lengths)
 
 
-def test_what_padding_holds_does_not_matter(found):
-    wider = fit(rows=ROWS + 32)
-    assert_allclose(np.abs(wider.directions), np.abs(found.directions), rtol=1e-3, atol=1e-4)
+# ---------------------------------------------------------------- what it explains
 
 
-@pytest.mark.parametrize("changes", [{"size": 2}, {"n": 30, "rows": 64}, {"gp_axes": "own"}], ids=str)
-def test_few_dimensions_few_rollouts_or_settings_leave_the_numbers_own_axes(changes):
-    plain = fit(**changes)
-    assert (plain.axes, plain.directions, plain.relevance, plain.start.axes) == (None, None, None, None)
-    contexts, parameters, _ = make_rollouts(changes.get("size", D), changes.get("n", N))
-    points = (np.asarray(plain.process.z) + np.asarray(plain.process.centre))[np.asarray(plain.process.mask)]
-    assert_allclose(points, np.hstack([parameters, contexts]), atol=1e-12)
+def test_explained_is_r_squared_of_rollouts_left_out(plain):
+    """scikit-learn, conditioned on all rollouts but one, sixty times."""
+    known = np.asarray(plain.process.mask)
+    z, y = np.asarray(plain.process.z)[known], np.asarray(plain.scores)[known]
+    signal, noise = (np.exp(2.0 * float(each)) for each in plain.process.hyperparameters[1:])
+    kernel = ConstantKernel(signal) * RBF(lengths_of(plain))
+    errors = []
+    for i in range(len(y)):
+        others = np.arange(len(y)) != i
+        model = GaussianProcessRegressor(kernel, alpha=noise + JITTER * signal, optimizer=None)
+        errors.append(y[i] - model.fit(z[others], y[others]).predict(z[i : i + 1])[0])
+    assert_allclose(surface.explained(plain), 1.0 - np.mean(np.square(errors)) / np.var(y), rtol=1e-5)
+
+
+def test_evidence_is_the_log_density_of_the_returns_for_each_rollout(plain):
+    known = np.asarray(plain.process.mask)
+    z, y = np.asarray(plain.process.z)[known], np.asarray(plain.scores)[known]
+    signal, noise = (np.exp(2.0 * float(each)) for each in plain.process.hyperparameters[1:])
+    K = ConstantKernel(signal)(z) * RBF(lengths_of(plain))(z) + (noise + JITTER * signal) * np.eye(len(y))
+    truth = scipy.stats.multivariate_normal(np.zeros(len(y)), K).logpdf(y) / len(y)
+    assert_allclose(surface.evidence(plain), truth - np.log(plain.unit), rtol=1e-6)
+
+
+def test_units_of_the_returns_change_the_evidence_by_their_logarithm_and_nothing_else(plain):
+    noise = 0.1 * np.random.default_rng(5).normal(size=60)
+    other = fit(**SMALL, returns=-400.0 + 50.0 * (make_rollouts(1, 60)[2] + noise))
+    assert_allclose(other.unit, 50.0 * plain.unit, rtol=1e-9)
+    assert_allclose(surface.evidence(other), surface.evidence(plain) - np.log(50.0), atol=1e-4)
+    assert_allclose(surface.explained(other), surface.explained(plain), atol=1e-4)
+
+
+def test_signal_explains_something_and_noise_nothing(found, plain):
+    assert surface.explains(found)
+    assert surface.explains(plain)
+    assert not surface.explains(found._replace(start=found.start._replace(held_out=-0.1)))
+    for seed in (11, 12, 13):
+        noise = np.random.default_rng(seed).normal(size=60)
+        assert not surface.explains(fit(**SMALL, returns=noise))
+
+
+def test_returns_of_two_values_are_success_or_failure():
+    parameters = make_rollouts(1, 60)[1]
+    returns = np.where(parameters[:, 0] > 0.3, 5.0, -2.0)
+    some = fit(**SMALL, returns=returns)
+    assert some.binary
+    assert surface.explains(some)
+    known = np.asarray(some.process.mask)
+    assert_array_equal(np.asarray(some.scores)[known], (returns == 5.0)[some.rows])
+    log_odds = np.asarray(gp.predict_mean(some.process, some.process.z + some.process.centre[None]))[known]
+    assert_array_equal(log_odds > 0.0, (returns == 5.0)[some.rows])
+    # The map from scores to returns is the expected return at these odds.
+    assert_allclose(some.warp.inverse(np.array([0.0, 2.0])), 7.0 / (1.0 + np.exp([0.0, -2.0])) - 2.0, atol=1e-2)
+    # Deviance that the odds explain: of each rollout's own success, by its probability.
+    p, rate = 1.0 / (1.0 + np.exp(-log_odds)), np.mean(returns == 5.0)
+    success = np.asarray(some.scores)[known] > 0.5
+    deviance = [-np.sum(np.log(np.where(success, each, 1.0 - each))) for each in (p, rate)]
+    assert_allclose(surface.explained(some), 1.0 - deviance[0] / deviance[1], atol=1e-3)
+    assert not fit(**SMALL, returns=returns, warp="none").binary
+
+
+def test_the_hyperparameters_of_success_last_until_the_rollouts_have_grown():
+    returns = np.where(make_rollouts(1, 60)[1][:, 0] > 0.3, 1.0, 0.0)
+    first = fit(**SMALL, returns=returns)
+    assert first.start.odds == 60
+    again = fit(**SMALL, returns=returns, start=first.start)
+    assert again.start.hyperparameters is first.start.hyperparameters
+    assert again.start.mean == first.start.mean
+    grown = fit(**SMALL, returns=returns, start=first.start._replace(odds=int(60 / surface.GROWTH)))
+    assert grown.start.hyperparameters is not first.start.hyperparameters
+    assert grown.start.odds == 60
 
 
 @pytest.mark.parametrize(
-    "changes", [{"active_length": 0.0}, {"embedding_dimensions": 2}, {"active_length": 1e6}], ids=str
+    ("changes", "wanted"),
+    [({}, False), ({"gate": "gp"}, True), ({"density": "options"}, True), ({"model_step": True}, True)],
 )
-def test_without_a_length_with_eigenmaps_or_where_all_axes_matter_all_numbers_are_seen(changes, found):
-    turned = fit(start=found.start, **changes)
-    assert turned.axes is not None
-    assert (turned.directions, turned.relevance) == (None, None)
-
-
-@pytest.mark.parametrize(
-    ("rule", "rollouts", "dimensions", "wanted"),
-    [
-        ("automatic", 1000, 4, False),
-        ("automatic", 1000, 5, True),
-        ("automatic", 24, 5, False),
-        ("automatic", 25, 5, True),
-        ("turned", 2, 2, True),
-        ("own", 1000, 20, False),
-    ],
-)
-def test_when_axes_are_turned(rule, rollouts, dimensions, wanted):
-    assert turns(rule, rollouts, dimensions) == wanted
-
-
-@pytest.mark.parametrize(
-    ("changes", "dimensions", "wanted"),
-    [
-        ({"gate": "gp"}, 2, True),
-        ({}, 2, False),
-        ({"target": "modelled"}, 2, True),
-        ({"target": "automatic"}, 2, True),
-        ({"model_step": True}, 2, True),
-        ({}, 7, True),
-        ({"active_length": 0.0}, 7, False),
-        ({"embedding_dimensions": 2}, 7, False),
-        ({"gp_axes": "own"}, 7, False),
-        ({"gate": "gp", "gp_axes": "own"}, 7, True),
-    ],
-)
-def test_the_process_is_fitted_where_something_asks_for_it(changes, dimensions, wanted):
-    nothing = {"gate": "softmax", "target": "weighted", "model_step": False}
-    assert is_needed(500, dimensions, Settings(**(nothing | changes))) == wanted
-    assert is_needed(500, dimensions, Settings())
-
-
-def test_combinations_of_the_parameters_are_what_directions_see_of_them():
-    rng = np.random.default_rng(3)
-    directions = rng.normal(size=(2 + D, 3))
-    P = parameter_combinations(directions, 2)
-    assert P.shape == (D, 3)
-    assert_allclose(P.T @ P, np.eye(3), atol=1e-12)
-    assert_allclose(P @ P.T @ directions[2:], directions[2:], atol=1e-12)
-
-
-def test_directions_along_the_context_or_along_one_another_add_no_combination():
-    rng = np.random.default_rng(4)
-    along = rng.normal(size=D)
-    context = np.concatenate([[3.0, -1.0], 0.02 * rng.normal(size=D)])
-    directions = np.stack([[0.5, 0.0, *along], context, [0.0, 1.0, *(-2.0 * along)]], axis=1)
-    P = parameter_combinations(directions, 2)
-    assert P.shape == (D, 1)
-    assert_allclose(np.abs(P[:, 0] @ along), np.linalg.norm(along), rtol=1e-3)
+def test_the_process_is_fitted_where_something_asks_for_it(changes, wanted):
+    nothing = {"gate": "softmax", "density": "vb", "model_step": False}
+    assert is_needed(Settings(**(nothing | changes))) == wanted
+    assert is_needed(Settings())

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hpsde.ask_tell import Proposal
     from hpsde.baselines import CREPS, HiREPS, HiREPSSettings
     from hpsde.distributions import Gaussian, Samples, Uniform
+    from hpsde.doubts import Doubt
     from hpsde.errors import (
         AskTellError,
         FileFormatError,
@@ -41,6 +42,7 @@ __all__ = [
     "CREPS",
     "HPSDE",
     "AskTellError",
+    "Doubt",
     "FileFormatError",
     "Gaussian",
     "HiREPS",
@@ -73,6 +75,7 @@ _MODULE_OF = {
     "HiREPS": "baselines",
     "HiREPSSettings": "baselines",
     "AskTellError": "errors",
+    "Doubt": "doubts",
     "FileFormatError": "errors",
     "Gaussian": "distributions",
     "HierarchicalPolicy": "policy",

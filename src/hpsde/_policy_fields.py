@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpsde._archive import NUMBERS, TRUTH_VALUES
+from hpsde._archive import NUMBERS, TRUTH_VALUES, WHOLE_NUMBERS
 
 # Of these the exponential and its square are taken.
 LOGARITHMS = ("gate_log_lengths", "gate_log_signal", "gate_log_noise")
@@ -15,7 +15,7 @@ LARGEST_LOGARITHM = 300.0
 
 
 class Field(NamedTuple):
-    """Shape in the letters of _shapes.py (P points of the gate, K knots of the warp, J bumps), and type."""
+    """Shape in the letters of _shapes.py (P points and E axes of the gate, K knots of the warp, J bumps), and type."""
 
     shape: str
     dtype: str = NUMBERS
@@ -30,6 +30,7 @@ COMMON = {
     "units_parameter_centre": Field("D"),
     "units_parameter_scale": Field("D"),
     "units_parameter_axes": Field("D D"),
+    "option_numbers": Field("O", WHOLE_NUMBERS),
     "option_b": Field("O D"),
     "option_w": Field("O F D"),
     "option_Sigma": Field("O D D"),
@@ -45,16 +46,17 @@ FEATURES = {
 }
 GATES = {
     "gp": {
-        "gate_log_lengths": Field("Z"),
+        "gate_log_lengths": Field("E"),
         "gate_log_signal": Field(""),
         "gate_log_noise": Field(""),
-        "gate_z": Field("P Z"),
+        "gate_z": Field("P E"),
         "gate_mask": Field("P", TRUTH_VALUES),
         "gate_beta": Field("P"),
-        "gate_centre": Field("Z"),
+        "gate_centre": Field("E"),
         "gate_mean": Field(""),
-        "gate_axes": Field("Z Z"),
+        "gate_axes": Field("E Z"),
         "gate_cautious": Field("", TRUTH_VALUES),
+        "gate_binary": Field("", TRUTH_VALUES),
         "gate_scores": Field("P"),
         "gate_warp_returns": Field("K"),
         "gate_warp_scores": Field("K"),
@@ -67,16 +69,21 @@ GATES = {
     },
 }
 
-NEW_IN_VERSION_2 = ("units_parameter_axes", "features_trend", "gate_axes", "gate_cautious")
+NEW_IN_VERSION = {
+    2: ("units_parameter_axes", "features_trend", "gate_axes", "gate_cautious"),
+    3: ("option_numbers", "gate_binary"),
+}
+VERSION = max(NEW_IN_VERSION)
 
 
-def fields_of(features: Any, gate: Any, version: int = 2) -> dict[str, Field]:
+def fields_of(features: Any, gate: Any, version: int = VERSION) -> dict[str, Field]:
     """The fields of a file with these kinds of features and gate."""
     for kind, name, known in (("features", features, FEATURES), ("gate", gate, GATES)):
         if not isinstance(name, str) or name not in known:
             raise ValueError(f"{kind} {name!r} is none of {', '.join(known)}")
     fields = COMMON | FEATURES[features] | GATES[gate]
-    return {name: field for name, field in fields.items() if version > 1 or name not in NEW_IN_VERSION_2}
+    later = {name for since, names in NEW_IN_VERSION.items() if since > version for name in names}
+    return {name: field for name, field in fields.items() if name not in later}
 
 
 def check_fields(arrays: Mapping[str, np.ndarray], fields: Mapping[str, Field]) -> None:
@@ -90,10 +97,14 @@ def check_fields(arrays: Mapping[str, np.ndarray], fields: Mapping[str, Field]) 
         _check_shape(name, arrays[name], field, sizes)
         if not np.all(np.isfinite(arrays[name])):
             raise ValueError(f"the field {name} holds numbers that are not finite")
-    for whole, parts in (("Z", ("S", "D")), ("G", ("F",))):
-        wanted = sum(sizes[part] for part in parts) + (whole == "G")
+    for whole, wanted in (("Z", sizes["S"] + sizes["D"]), ("G", sizes["F"] + 1)):
         if sizes.get(whole, wanted) != wanted:
             raise ValueError(f"{sizes[whole]} numbers of a gate were found where {wanted} are needed")
+    if "E" in sizes:
+        # Since version 3 a gate may see few directions of its numbers; before, it saw as many as there are.
+        least, most = 1 if "gate_binary" in fields else sizes["S"] + sizes["D"], sizes["S"] + sizes["D"]
+        if not least <= sizes["E"] <= most:
+            raise ValueError(f"{sizes['E']} axes of a gate were found where {least} to {most} are possible")
     if "features_scale" in arrays and sizes["F"] != sizes["S"]:
         raise ValueError(f"{sizes['F']} linear features were found for {sizes['S']} context numbers")
     if "J" in sizes:
@@ -123,6 +134,10 @@ def _check_numbers(arrays: Mapping[str, np.ndarray]) -> None:
             raise ValueError(f"the field {name} must be positive")
         if name in LOGARITHMS and np.any(np.abs(array) > LARGEST_LOGARITHM):
             raise ValueError(f"the field {name} must lie within +-{LARGEST_LOGARITHM:g}")
+    if "option_numbers" in arrays:
+        _check_option_numbers(arrays["option_numbers"][arrays["kept"]])
+    if arrays.get("gate_binary", False):
+        _check_success(arrays["gate_scores"], arrays["gate_beta"])
     axes = arrays.get("units_parameter_axes", np.eye(1))
     if np.linalg.matrix_rank(axes) < len(axes):
         raise ValueError("the field units_parameter_axes holds axes that do not span the parameters")
@@ -133,6 +148,20 @@ def _check_numbers(arrays: Mapping[str, np.ndarray]) -> None:
         returns, scores = arrays["gate_warp_returns"], arrays["gate_warp_scores"]
         if len(scores) < 2 or np.any(np.diff(scores) <= 0.0) or np.any(np.diff(returns) < 0.0):
             raise ValueError("the knots of the warp do not increase")
+
+
+def _check_option_numbers(kept: np.ndarray) -> None:
+    """The kept options have different numbers from 1 on, or all 0 where nobody counted."""
+    if np.any(kept) and (np.any(kept < 1) or len(np.unique(kept)) < len(kept)):
+        raise ValueError("the field option_numbers holds numbers that name no options")
+
+
+def _check_success(scores: np.ndarray, beta: np.ndarray) -> None:
+    """Scores are success (1) or failure (0), and beta is by how much its probability misses them."""
+    if not np.all(np.isin(scores, (0.0, 1.0))):
+        raise ValueError("the field gate_scores must hold 0 or 1, for the gate is one of success or failure")
+    if not np.all((scores - beta >= 0.0) & (scores - beta <= 1.0)):
+        raise ValueError("the field gate_beta must hold scores less probabilities")
 
 
 def _positive_definite(matrices: np.ndarray) -> bool:

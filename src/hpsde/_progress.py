@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
 Value = float | int | str | None
 
 # Fields shown under another name than their own.
-LABELS = {"mean_return": "return", "returns": "return", "options_kept": "options", "ess": "ESS"}
+LABELS = {"mean_return": "return", "returns": "return", "options_kept": "options", "ess": "ESS", "doubts": ""}
 
 
 @runtime_checkable
@@ -45,7 +45,12 @@ def progress_bar(total: int, enabled: bool = True, label: str = "rollouts") -> I
 def describe(**fields: Value) -> str:
     """The fields as one short text: 'return 99.98  options 4  ESS 312'."""
     shown = {LABELS.get(name, name.replace("_", " ")): value for name, value in fields.items() if value is not None}
-    return "  ".join(f"{name} {_short(value)}" for name, value in shown.items())
+    return "  ".join(f"{name} {_short(value)}".lstrip() for name, value in shown.items())
+
+
+def doubts_marker(kinds: Sequence[str]) -> str | None:
+    """The field `doubts` of a bar, '2 doubts: unexplained, wide'; None where there are none."""
+    return f"{len(kinds)} doubt{'s' if len(kinds) > 1 else ''}: {', '.join(kinds)}" if kinds else None
 
 
 def _short(value: float | int | str) -> str:

@@ -14,7 +14,7 @@ MOST_NUMBERS = 4
 
 
 def summarise(policy: HierarchicalPolicy) -> str:
-    """The options, the contexts where each is chosen, its parameters there and the return to expect."""
+    """The options, the contexts where each is chosen, its parameters there, the return to expect, and doubts."""
     contexts = policy.known_contexts if policy.context_size else np.zeros((1, 0))
     if len(contexts) > MOST_CONTEXTS:
         contexts = contexts[np.linspace(0, len(contexts) - 1, MOST_CONTEXTS).astype(int)]
@@ -26,6 +26,8 @@ def summarise(policy: HierarchicalPolicy) -> str:
         rules = chosen == option.index
         where = rules if rules.any() else np.ones_like(rules)
         lines += _describe(option, rules, contexts[where], means[option.index, where], expected[option.index, where])
+    if policy.doubts:
+        lines += ["Doubts:", *(f"  {doubt.kind}: {' '.join(doubt.text.split())}" for doubt in policy.doubts)]
     return "\n".join(lines)
 
 
@@ -36,7 +38,7 @@ def _describe(
     deviation = np.sqrt(np.diagonal(option.covariance))
     elsewhere = "" if rules.any() else " where it is not chosen"
     return [
-        f"  option {option.index}: {_territory(rules, contexts)}",
+        f"  option {option.number}: {_territory(rules, contexts)}",
         f"    parameters {_ranges(means, 'xi')}, deviation {_numbers(deviation)}",
         f"    expected return {expected.mean():.6g}{elsewhere}",
     ]

@@ -1,4 +1,4 @@
-"""Trees of named tuples, dataclasses and arrays as a JSON outline with arrays beside it, and back to the bit.
+"""Trees of tuples, named tuples, dataclasses and arrays as a JSON outline with arrays beside it, and back to the bit.
 
 Only classes from a given list are made on the way back, and only from plain values: nothing in a file runs.
 """
@@ -30,6 +30,8 @@ def flatten(value: Any, arrays: dict[str, np.ndarray]) -> Any:
         return value.item()
     if isinstance(value, list):
         return [flatten(item, arrays) for item in value]
+    if type(value) is tuple:
+        return {"tuple": [flatten(item, arrays) for item in value]}
     if isinstance(value, dict):
         return {"pairs": [[key, flatten(item, arrays)] for key, item in value.items()]}
     names = _field_names(type(value))
@@ -47,6 +49,8 @@ def build(outline: Any, arrays: Mapping[str, np.ndarray], classes: Classes) -> A
     if kind in ("jax", "numpy") and len(outline) == 1 and outline[kind] in arrays:
         array = arrays[outline[kind]]
         return jnp.asarray(array) if kind == "jax" else array
+    if kind == "tuple" and len(outline) == 1 and isinstance(outline[kind], list):
+        return tuple(build(item, arrays, classes) for item in outline[kind])
     if kind == "pairs" and len(outline) == 1:
         return {key: build(item, arrays, classes) for key, item in outline["pairs"]}
     if kind != "class" or outline["class"] not in classes:

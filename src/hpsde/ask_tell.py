@@ -23,11 +23,16 @@ ASK, UPDATE, DENSITY = range(3)
 
 
 class Proposal(NamedTuple):
-    """What `ask` proposes: parameters [N, D], the option of each (-1: initial policy), and log pi(xi | s)."""
+    """What `ask` proposes: parameters [N, D], the option of each (-1: initial policy), and log pi(xi | s).
+
+    option: its place among the policy's options. number: what that option is called from its birth on (0: initial
+    policy); `propose` adds it to what `_draw` gives.
+    """
 
     parameters: np.ndarray
     option: np.ndarray
     log_density: np.ndarray
+    number: np.ndarray = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,14 @@ class Info:
     flattening: float = float("nan")
     lower_bound: float = float("nan")
     warm: bool = False
+    born: tuple[int, ...] = ()
+    died: tuple[int, ...] = ()
+    explained: float = float("nan")
+    maxima: int = 0
+    width: float = float("nan")
+    unexplored: float = float("nan")
+    best_first: float = float("nan")
+    outliers: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """The same as a dictionary."""
@@ -54,6 +67,7 @@ class _Asked(NamedTuple):
 
     contexts: np.ndarray
     option: np.ndarray
+    number: np.ndarray
     behaviour: int
 
 
@@ -122,7 +136,7 @@ class Learner(ABC):
         if by_policy:
             self.policy  # noqa: B018 - learns from what was told since
         proposal = self.propose(rows, by_policy)
-        self._asked = _Asked(rows, proposal.option, self.info.updates if by_policy else 0)
+        self._asked = _Asked(rows, proposal.option, proposal.number, self.info.updates if by_policy else 0)
         return proposal
 
     @double_precision
@@ -131,12 +145,14 @@ class Learner(ABC):
         key = self._key(ASK, self.proposals)
         if not by_policy:
             proposal = self._draw_initial(key, contexts)
+            number = np.zeros(len(contexts), dtype=np.int64)
         elif self._policy is None:
             raise AskTellError("there is no policy yet to propose parameters; update must come first")
         else:
             proposal = self._draw(key, contexts, self._policy)
+            number = self._policy.option_numbers[proposal.option]
         self.proposals += 1
-        return proposal
+        return proposal._replace(number=number)
 
     def _draw_initial(self, key: Array, rows: np.ndarray) -> Proposal:
         parameters = self._initial.sample(key, rows)
@@ -164,7 +180,8 @@ class Learner(ABC):
         behaviour = 0 if asked is None else asked.behaviour
         self.check_possible(rows[~lost], xi[~lost], np.full(len(xi), behaviour)[~lost])
         option = np.full(len(xi), INITIAL) if asked is None else asked.option
-        self.observe(rows, xi, values, lost, option, np.full(len(xi), behaviour))
+        number = np.zeros(len(xi), dtype=np.int64) if asked is None else asked.number
+        self.observe(rows, xi, values, lost, option, np.full(len(xi), behaviour), number)
         self._asked = None
 
     def observe(
@@ -175,6 +192,7 @@ class Learner(ABC):
         failed: np.ndarray,
         option: np.ndarray,
         behaviour: np.ndarray,
+        number: np.ndarray,
     ) -> None:
         """Take in checked rollouts: contexts [N, S], parameters [N, D], the rest [N]."""
         self.rollouts.append(
@@ -183,6 +201,7 @@ class Learner(ABC):
             returns=returns,
             failed=failed,
             option=option,
+            number=number,
             behaviour=behaviour,
             iteration=np.full(len(returns), self.rollouts.next_iteration),
         )

@@ -23,20 +23,13 @@ from hpsde.mixture import (
     Mixture,
     Prior,
     Unit,
-    blurred_statistics,
-    conditional_means,
     e_step,
-    kept_options,
     log_densities,
     log_density,
     log_determinant,
-    log_marginal_responsibilities,
     log_responsibilities,
     marginal,
     moments,
-    project,
-    remove_empty,
-    sample,
     select,
     sufficient_statistics,
 )
@@ -48,21 +41,15 @@ __all__ = [
     "FitInfo",
     "Mixture",
     "Prior",
-    "conditional_means",
     "default_prior",
     "e_step",
     "fit",
-    "kept_options",
     "log_densities",
     "log_density",
-    "log_marginal_responsibilities",
     "log_responsibilities",
     "lower_bound",
     "m_step",
     "marginal",
-    "project",
-    "remove_empty",
-    "sample",
     "select",
 ]
 
@@ -214,8 +201,6 @@ def fit(
     stickiness: float | Float[Array, ""] = 3.0,
     patience: int | Int[Array, ""] = 20,
     method: str = "vb",
-    resolution: float | Float[Array, ""] = 0.0,
-    emphasis: Float[Array, " Z"] | None = None,
 ) -> tuple[Mixture, FitInfo]:
     """Fit from several starts, merge options while that raises the bound, and keep the best.
 
@@ -224,19 +209,14 @@ def fit(
     order of its options, and only a mixture whose bound is higher by more than `stickiness` (nats) takes its
     place. Starts are compared after `patience` iterations, the best climbs on until its bound changes by less
     than `tolerance` (nats). Rows of weight 0 change nothing. A `warm` without any mass is no warm start.
-
-    `resolution` blurs every point to N(x_i, resolution^2 I), which replaces x x' by its expectation:
-    structure finer than that cannot pay for a further option. `emphasis` [Z] says along which coordinates options
-    are likelier to differ: the starts' seeds spread more along one that has more of it.
     """
     if method not in DENSITY_METHODS:
         raise UnknownNameError("method", method, DENSITY_METHODS)
     if warm is None:
         warm = _nothing(max_components, x.shape[1], x.dtype)
     uniforms = _uniforms(key, restarts, max_components, x.dtype)
-    control = Control(stickiness, iterations, patience, tolerance, resolution)
-    emphasis = jnp.ones(x.shape[1], x.dtype) if emphasis is None else jnp.asarray(emphasis)
-    return _fit(uniforms, x, weights, prior, warm, control, emphasis, method=method)
+    control = Control(stickiness, iterations, patience, tolerance)
+    return _fit(uniforms, x, weights, prior, warm, control, method=method)
 
 
 class Control(NamedTuple):
@@ -246,7 +226,6 @@ class Control(NamedTuple):
     iterations: int | Int[Array, ""]
     patience: int | Int[Array, ""]
     tolerance: float | Float[Array, ""]
-    resolution: float | Float[Array, ""]
 
 
 def _nothing(options: int, size: int, dtype: np.dtype) -> Mixture:
@@ -268,14 +247,13 @@ def _fit(
     prior: Prior,
     warm: Mixture,
     control: Control,
-    emphasis: Float[Array, " Z"],
     method: str,
 ) -> tuple[Mixture, FitInfo]:
     """`fit` in coordinates where the prior has mean 0 and unit scales, so that nothing depends on units."""
     unit = Unit(prior.h_0, jnp.sqrt(jnp.diagonal(prior.K_0_inverse)))
     here = unit.prior(prior)
     y = jnp.where(weights[:, None] > 0, (x - unit.origin[None]) / unit.scale[None], 0.0)
-    t = blurred_statistics(y, control.resolution / unit.scale)
+    t = sufficient_statistics(y)
     points = make_points(t, weights)
     total = weights.sum()
     options = uniforms.shape[1]
@@ -287,7 +265,7 @@ def _fit(
     last_active = jnp.where(warmed, present, np.arange(options) == 0)
     last = jnp.where(warmed, _again(unit.inwards(warm), total), last_active[:, None] * (t @ weights)[None])
     active = jnp.concatenate([np.arange(options)[None] < sizes[:, None], last_active[None]])
-    statistics = jnp.concatenate([_seeds(uniforms, sizes, y * emphasis[None], t, weights), last[None]])
+    statistics = jnp.concatenate([_seeds(uniforms, sizes, y, t, weights), last[None]])
 
     starts = jax.vmap(begin)(statistics, active)
     loyalty = jnp.where(warmed, control.stickiness, 0.0)

@@ -14,14 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import minimize
 
-from hpsde import gaussian, gp
+from hpsde import gaussian, gp, gp_binary
 from hpsde._shapes import Array, Bool, Float, Int
 from hpsde.gaussian import LinearGaussian
 from hpsde.warp import Warp
 
 GATES = ("gp", "softmax", "marginal")
-GP_MOMENTS = ("analytic", "sampled")
-DRAWS = 5  # of every option in every context, where the moments are sampled
 
 
 class GPGate(NamedTuple):
@@ -30,8 +28,9 @@ class GPGate(NamedTuple):
     process: gp.GP
     scores: Float[Array, " N"]  # warped returns at the process's points, kept so that a saved gate can be rebuilt
     warp: Warp
-    axes: Float[Array, "Z Z"] | None = None  # A, where the process is over A z; None: over z itself (gp_axes.py)
+    axes: Float[Array, "E Z"] | None = None  # A, where the process is over A z; None: over z itself (gp_axes.py)
     cautious: bool = True  # in use: the return of an option's mean parameters less its deviation; or the expected one
+    binary: bool = False  # the process is one of success (score 1) or failure (0), and its values are log odds
 
     @property
     def kind(self) -> str:
@@ -66,13 +65,28 @@ class MarginalGate(NamedTuple):
 Gate = GPGate | SoftmaxGate | MarginalGate
 
 
+def without_inverse(gate: Gate) -> Gate:
+    """The gate less the largest part of its Gaussian process, which follows from the rest."""
+    if not isinstance(gate, GPGate):
+        return gate
+    return gate._replace(process=gate.process._replace(K_inverse=jnp.zeros((0, 0))))
+
+
+def with_inverse(gate: Gate) -> Gate:
+    """The gate of `without_inverse`, whole again, to the same bits."""
+    if not isinstance(gate, GPGate):
+        return gate
+    computed = gp_binary.with_inverse if gate.binary else gp.with_inverse
+    return gate._replace(process=computed(gate.process, gate.scores))
+
+
 def _option_moments(
     process: gp.GP,
     options: LinearGaussian,
     kept: Bool[Array, " O"],
     features: Float[Array, "C F"],
     contexts: Float[Array, "C S"],
-    axes: Float[Array, "Z Z"] | None,
+    axes: Float[Array, "E Z"] | None,
 ) -> gp.OptionMoments:
     """Moments of the process's mean under every option. A z is Gaussian, too, with covariance A_xi Sigma A_xi'."""
     means = gaussian.means(options, features)
@@ -97,7 +111,7 @@ def gp_moments(
     kept: Bool[Array, " O"],
     features: Float[Array, "C F"],
     contexts: Float[Array, "C S"],
-    axes: Float[Array, "Z Z"] | None = None,
+    axes: Float[Array, "E Z"] | None = None,
     *,
     of_return: bool = True,
 ) -> tuple[Float[Array, "O C"], Float[Array, "O C"]]:
@@ -110,38 +124,13 @@ def gp_moments(
 
 
 @jax.jit
-def sampled_gp_moments(
-    key: Array,
-    process: gp.GP,
-    options: LinearGaussian,
-    kept: Bool[Array, " O"],
-    features: Float[Array, "C F"],
-    contexts: Float[Array, "C S"],
-    axes: Float[Array, "Z Z"] | None = None,
-) -> tuple[Float[Array, "O C"], Float[Array, "O C"]]:
-    """The same from M = 5 draws xi_m of every option in every context, as the authors' code has it.
-
-    mean = 1/M sum_m f(xi_m, s),  variance = 1/M sum_m var f(xi_m, s) + 1/(M - 1) sum_m (f(xi_m, s) - mean)^2.
-    """
-    means = gaussian.means(options, features)
-    Sigma = jnp.where(kept[:, None, None], options.Sigma, jnp.eye(options.Sigma.shape[-1])[None])
-    noise = jax.random.normal(key, (DRAWS, *means.shape), dtype=means.dtype)
-    drawn = means[None] + jnp.einsum("oij,mocj->moci", jnp.linalg.cholesky(Sigma), noise)
-    points = _joint(drawn, contexts)
-    points = points if axes is None else points @ axes.T
-    mean, variance = gp.predict(process, points.reshape(-1, points.shape[-1]))
-    mean, variance = mean.reshape(drawn.shape[:3]), variance.reshape(drawn.shape[:3])
-    return jnp.mean(mean, axis=0), jnp.sqrt(jnp.mean(variance, axis=0) + jnp.var(mean, axis=0, ddof=1))
-
-
-@jax.jit
 def gp_means(
     process: gp.GP,
     options: LinearGaussian,
     kept: Bool[Array, " O"],
     features: Float[Array, "C F"],
     contexts: Float[Array, "C S"],
-    axes: Float[Array, "Z Z"] | None = None,
+    axes: Float[Array, "E Z"] | None = None,
 ) -> Float[Array, "O C"]:
     """The mean alone: without the variance it costs N instead of N^2 per option and context."""
     return _option_moments(process, options, kept, features, contexts, axes).mean
@@ -153,7 +142,7 @@ def returns_of_means(
     options: LinearGaussian,
     features: Float[Array, "C F"],
     contexts: Float[Array, "C S"],
-    axes: Float[Array, "Z Z"] | None = None,
+    axes: Float[Array, "E Z"] | None = None,
 ) -> tuple[Float[Array, "O C"], Float[Array, "O C"]]:
     """Mean and deviation, by what is known, of the return of every option's mean parameters, in warped units."""
     points = _joint(gaussian.means(options, features), contexts)
@@ -228,12 +217,11 @@ def fit_marginal(contexts: Float[Array, "N S"], targets: Float[Array, "O N"]) ->
 class Optimism(NamedTuple):
     """How a GP gate looks at options while learning: by mean + kappa deviation.
 
-    of_return: the deviation is that of the return, not of its mean. key: mean and deviation are sampled.
+    of_return: the deviation is that of the return, not of its mean.
     """
 
     kappa: float
     of_return: bool = False
-    key: Array | None = None
 
 
 def scores(
@@ -256,10 +244,7 @@ def scores(
         elif optimism is None:
             values = gp_means(*asked)
         else:
-            if optimism.key is None:
-                mean, deviation = gp_moments(*asked, of_return=optimism.of_return)
-            else:
-                mean, deviation = sampled_gp_moments(optimism.key, *asked)
+            mean, deviation = gp_moments(*asked, of_return=optimism.of_return)
             values = mean + optimism.kappa * deviation
     elif isinstance(gate, SoftmaxGate):
         values = softmax_log_probabilities(gate, features)
@@ -282,15 +267,14 @@ def expected_scores(
 
 
 def draw_options(
-    key: Array, gate: Gate, values: Float[np.ndarray, "O C"] | Array, temperature: float, exploration: str
+    key: Array, gate: Gate, values: Float[np.ndarray, "O C"] | Array, temperature: float
 ) -> Int[np.ndarray, " C"]:
     """The option for every context while learning.
 
     Softmax and marginal gates draw from pi(o | s). The GP gate draws from the optimal policy's own form,
-    exp(R_o / T), at the optimistic returns, so that equally good options are all tried; or, with exploration
-    "argmax", takes the best.
+    exp(R_o / T), at the optimistic returns, so that equally good options are all tried; or, at T = 0, takes the best.
     """
-    if isinstance(gate, GPGate) and exploration == "argmax":
+    if isinstance(gate, GPGate) and temperature == 0.0:
         return np.argmax(np.asarray(values), axis=0)
     if isinstance(gate, GPGate):
         values = gate.warp.inverse(np.asarray(values)) / temperature

@@ -7,6 +7,7 @@ identity take 7/3 n^3. Equations: gp_likelihood and gp_model, whose results thes
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -40,39 +41,74 @@ def _fill_kernel(kernel: np.ndarray, scaled: np.ndarray, log_signal: float, bloc
     np.fill_diagonal(kernel, math.exp(2.0 * log_signal))
 
 
-def lapack_likelihood(z: np.ndarray, residual: np.ndarray, block: int = _BLOCK) -> ValueAndGradient:
-    """The likelihood of data z [n, Z], residual [n], as a function of theta, in two n x n arrays."""
-    n = len(z)
-    kernel, work = np.empty((n, n)), np.empty((n, n))
-    diagonal = np.einsum("ii->i", work)
-    blocks = _blocks(n, block)
+class _Evidence:
+    """log p(y) of n points in two n x n arrays of its own, and M [1, x] for any x [n, q]; see gp_likelihood."""
 
-    def value_and_gradient(theta: np.ndarray) -> tuple[float, np.ndarray]:
-        jitter, noise_variance = JITTER * math.exp(2.0 * theta[-2]), math.exp(2.0 * theta[-1])
-        scaled = z * np.exp(-theta[:-2])
-        _fill_kernel(kernel, scaled, theta[-2], block)
-        for part in blocks:
+    def __init__(self, residual: np.ndarray, block: int):
+        n = len(residual)
+        self.residual, self.block = residual, block
+        self.kernel, self.work = np.empty((n, n)), np.empty((n, n))
+        self.diagonal = np.einsum("ii->i", self.work)
+        self.blocks = _blocks(n, block)
+
+    def __call__(
+        self, scaled: np.ndarray, log_signal: float, log_noise: float, x: np.ndarray
+    ) -> tuple[float, np.ndarray, np.ndarray] | None:
+        """log p(y), M [1, x], and the gradient for log signal and log noise; None where K has no factor."""
+        kernel, work, residual = self.kernel, self.work, self.residual
+        jitter, noise_variance = JITTER * math.exp(2.0 * log_signal), math.exp(2.0 * log_noise)
+        _fill_kernel(kernel, scaled, log_signal, self.block)
+        for part in self.blocks:
             work[part] = kernel[part]
-        diagonal[:] += noise_variance + jitter
+        self.diagonal[:] += noise_variance + jitter
         # The transposed view is in Fortran's order, its upper triangle our lower one: LAPACK works in place.
         factor, failed = lapack.dpotrf(work.T, lower=0, clean=0, overwrite_a=1)
         if failed:
-            return -math.inf, np.zeros_like(theta)
+            return None
         beta, _ = lapack.dpotrs(factor, residual, lower=0)
-        log_determinant = 2.0 * np.sum(np.log(diagonal))
-        value = -0.5 * (residual @ beta + log_determinant + n * math.log(2.0 * math.pi))
+        log_determinant = 2.0 * np.sum(np.log(self.diagonal))
+        value = -0.5 * (residual @ beta + log_determinant + len(residual) * math.log(2.0 * math.pi))
 
         lapack.dpotri(factor, lower=0, overwrite_c=1)  # work now holds K^-1
-        trace = beta @ beta - np.sum(diagonal)
-        for part in blocks:
+        trace = beta @ beta - np.sum(self.diagonal)
+        for part in self.blocks:
             work[part] *= kernel[part]
-        ones_and_z = np.concatenate([np.ones((n, 1)), scaled], axis=1)
-        product = beta[:, None] * blas.dsymm(1.0, kernel.T, beta[:, None] * ones_and_z, lower=0)
-        product -= blas.dsymm(1.0, work.T, ones_and_z, lower=0)  # M [1, z]
-        row_sums = product[:, 0]
-        lengths = row_sums @ scaled**2 - np.sum(scaled * product[:, 1:], axis=0)
-        gradient = [np.sum(row_sums) + jitter * trace, noise_variance * trace]
-        return float(value), np.concatenate([lengths, gradient])
+        ones_and_x = np.concatenate([np.ones((len(residual), 1)), x], axis=1)
+        product = beta[:, None] * blas.dsymm(1.0, kernel.T, beta[:, None] * ones_and_x, lower=0)
+        product -= blas.dsymm(1.0, work.T, ones_and_x, lower=0)
+        return float(value), product, np.array([np.sum(product[:, 0]) + jitter * trace, noise_variance * trace])
+
+
+def lapack_likelihood(z: np.ndarray, residual: np.ndarray, block: int = _BLOCK) -> ValueAndGradient:
+    """The likelihood of data z [n, Z], residual [n], as a function of theta, in two n x n arrays."""
+    evidence = _Evidence(residual, block)
+
+    def value_and_gradient(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        scaled = z * np.exp(-theta[:-2])
+        found = evidence(scaled, theta[-2], theta[-1], scaled)
+        if found is None:
+            return -math.inf, np.zeros_like(theta)
+        value, product, rest = found
+        lengths = product[:, 0] @ scaled**2 - np.sum(scaled * product[:, 1:], axis=0)
+        return value, np.concatenate([lengths, rest])
+
+    return value_and_gradient
+
+
+def projected_likelihood(
+    z: np.ndarray, residual: np.ndarray, block: int = _BLOCK
+) -> Callable[[np.ndarray, float, float], tuple[float, tuple[np.ndarray, np.ndarray]]]:
+    """The likelihood as a function of W [K, Z], log signal and log noise, with its gradient; see gp_directions."""
+    evidence = _Evidence(residual, block)
+
+    def value_and_gradient(
+        W: np.ndarray, log_signal: float, log_noise: float
+    ) -> tuple[float, tuple[np.ndarray, np.ndarray]]:
+        found = evidence(z @ W.T, log_signal, log_noise, z)
+        if found is None:
+            return -math.inf, (np.zeros_like(W), np.zeros(2))
+        value, product, rest = found
+        return value, (W @ (z.T @ product[:, 1:] - (z.T * product[:, 0]) @ z), rest)
 
     return value_and_gradient
 
@@ -83,6 +119,16 @@ def _covariance(hyperparameters: Hyperparameters, points: np.ndarray) -> np.ndar
     K = np.empty((len(points), len(points)))
     _fill_kernel(K, points * np.exp(-log_lengths), float(log_signal))
     np.einsum("ii->i", K)[:] += np.exp(2.0 * log_noise) + JITTER * np.exp(2.0 * log_signal)
+    return K
+
+
+def noise_free_covariance(hyperparameters: Hyperparameters, points: np.ndarray) -> np.ndarray:
+    """K_f, whole, at points [n, Z], with the jitter."""
+    log_lengths, log_signal, _ = (np.asarray(part, dtype=float) for part in hyperparameters)
+    K = np.empty((len(points), len(points)))
+    _fill_kernel(K, points * np.exp(-log_lengths), float(log_signal))
+    K = np.tril(K) + np.tril(K, -1).T
+    np.einsum("ii->i", K)[:] += JITTER * np.exp(2.0 * log_signal)
     return K
 
 

@@ -1,17 +1,17 @@
-"""Samples of the optimal policy's density, drawn by the modelled return (paper, "Return-Weighted Density Estimation").
+"""The landscape in which solutions are sought: the return as modelled from the first rollouts on, and samples of it.
 
-The density to be estimated is p(s) f(R(s, xi)) / Z(s), and the paper's samples of it are the rollouts, weighted. In
-many dimensions few rollouts carry all the weight, too few to tell solutions apart. A Gaussian process knows the return
-between the rollouts, too. Here a few hundred rollouts are moved by Metropolis steps, each in its own context, at
+The density to be estimated is p(s) f(R(s, xi)) / Z(s), and the paper's samples of it are the rollouts, weighted. Few
+rollouts carry all the weight, too few to tell many solutions apart. A Gaussian process knows the return between the
+rollouts, too. Here some hundred points are moved by Metropolis steps, each in its own context, at
 
-    p(xi | s) proportional to pi_0(xi) exp(m(xi, s) / T),    m the mean of the process, pi_0 a standard Gaussian,
+    p(xi | s) proportional to pi_0(xi) exp(m(xi, s) / T_t),    m the mean of the process,
 
-while T falls from far above the T of f to below it (simulated annealing). A sample does not cross a valley of the
-return once T is low, so a solution keeps its samples even where another is somewhat better. The samples are then
-weighted by f as rollouts are.
+while T_t falls from the T of f to a tenth of it (simulated annealing). A sample does not cross a valley of the return
+at these temperatures, so a solution keeps its samples even where another is somewhat better.
 
-The landscape is what stays the same meanwhile: the kernel, and the directions in which options are told apart. It is
-found from the first rollouts, and anew whenever their number has doubled.
+The gate's process follows the policy: its scores resolve the good returns ever more finely, and what lies between the
+solutions is flat for it. The landscape keeps the scores and the T of the first rollouts and sees as many initial
+rollouts as later ones. Its kernel is fitted anew whenever the rollouts have grown by a quarter.
 """
 
 from __future__ import annotations
@@ -22,151 +22,202 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hpsde import gp, surface
-from hpsde._padding import pad_rows
+from hpsde import gp, gp_binary, surface
+from hpsde._padding import pad_rows, padded_size
 from hpsde._precision import single
 from hpsde._shapes import Array, Float
 from hpsde.warp import Warp
 
-SAMPLES = 512
-POINTS = 512  # most rollouts that the process is conditioned on
-STEPS = 120
+SAMPLES, PER_OPTION = 512, 32  # samples at least, and for every option there may be
+POINTS = 1024  # most rollouts that the process is conditioned on
+STEPS = 50
 COOLING = 0.8  # of the steps; the others are at the last temperature
-HOTTEST, COLDEST = 5.0, 0.3  # in units of the T of f
+COLDEST = 0.1  # in units of the T of f
 ACCEPTANCE, ADAPTATION = 0.3, 0.3  # share of moves to accept, and how fast their size follows it
-UNKNOWN = 0.25  # quantile of the first rollouts' returns that is expected where nothing is known
-GROWTH = 2.0  # of the number of rollouts before the landscape is found anew
-GOOD = 0.9  # quantile of the returns at which T is translated into scores
-FLAT = 0.05  # of the longest move of the parameters, in lengths, counts as none
+LONGEST = 0.5  # move, in kernel lengths: longer ones hop to the better solution and leave the lesser
+GROWTH = 1.25  # of the number of rollouts before the kernel is fitted anew
+ACTIVE = 3.0  # deviations: along longer lengths nothing is to be found
+MARGIN = 0.1  # over which the density of the initial policy falls outside its bounds, in deviations
+
+
+class View(NamedTuple):
+    """What the return sees of the parameters, in kernel lengths: y = xi V; and back, xi = y L where nothing else is."""
+
+    V: np.ndarray  # [D, K]
+    L: np.ndarray  # [K, D]
 
 
 class Landscape(NamedTuple):
-    """Kernel, map of the returns to scores, and directions; see `surface.Surface`. axes None: none but its own."""
+    """What stays the same between two fits of the kernel.
+
+    start: where the surface's next fit starts from. axes: E directions of z = [xi, s]; None: its own. warp: the first
+    rollouts' map of returns to scores. rollouts: how many the kernel was fitted to. temperature: T of the scores.
+    binary: scores are log odds of success, whose prior mean is `start.mean`.
+    """
 
     hyperparameters: gp.Hyperparameters
-    axes: Float[Array, "Z Z"] | None
+    axes: Float[Array, "E Z"] | None
+    view: View
+    start: surface.Start
+    rollouts: int
     warp: Warp
-    directions: np.ndarray | None
-    relevance: np.ndarray | None
-    rollouts: int  # that it was found from
+    temperature: float
+    binary: bool
 
 
-class Samples(NamedTuple):
-    """M samples [s, xi] [M, S + D] with their modelled returns, and in whose rollouts' contexts they are [M]."""
-
-    rows: np.ndarray
-    joint: np.ndarray
-    returns: np.ndarray
-
-
-def make(found: surface.Surface, rollouts: int) -> Landscape:
-    """The landscape of a fitted surface."""
-    return Landscape(found.process.hyperparameters, found.axes, found.warp, found.directions, found.relevance, rollouts)
+def make(found: surface.Surface, size: int, rollouts: int, temperature: float, warp: Warp | None = None) -> Landscape:
+    """The landscape of a fitted surface over [xi, s] with `size` parameters; `warp` is that of the first rollouts."""
+    kernel = found.process.hyperparameters
+    view = make_view(kernel, found.axes, size)
+    return Landscape(kernel, found.axes, view, found.start, rollouts, warp or found.warp, temperature, found.binary)
 
 
 def is_old(landscape: Landscape, rollouts: int) -> bool:
-    """Whether it should be found anew."""
+    """Whether its kernel should be fitted anew."""
     return rollouts >= GROWTH * landscape.rollouts
 
 
-def choose(rng: np.random.Generator, initial: np.ndarray, mask: np.ndarray, size: int = POINTS) -> np.ndarray:
+def make_view(hyperparameters: gp.Hyperparameters, axes: Array | None, size: int) -> View:
+    """The combinations of the parameters along which the return changes within ACTIVE deviations.
+
+    The kernel sees parameters by A_xi / length; its singular vectors are those combinations, its singular values how
+    many kernel lengths a deviation is. A length beyond one deviation counts as one.
+    """
+    lengths = np.exp(np.asarray(hyperparameters.log_lengths))
+    A = np.eye(len(lengths)) if axes is None else np.asarray(axes)
+    _, pace, turn = np.linalg.svd(A[:, :size] / lengths[:, None], full_matrices=False)
+    seen = pace > min(1.0 / ACTIVE, 0.999 * pace[0])
+    if not seen.any():  # the context alone matters: all combinations are alike
+        return View(np.eye(size), np.eye(size))
+    pace = np.maximum(pace, 1.0)
+    return View(turn[seen].T * pace[seen], turn[seen] / pace[seen][:, None])
+
+
+def scores_of(landscape: Landscape, returns: np.ndarray) -> np.ndarray:
+    """Scores by the first rollouts' map: as low as its lowest at least, and going on in a line above its highest.
+
+    Where returns are success or failure: 1 and 0.
+    """
+    warp = landscape.warp
+    if landscape.binary:
+        return (returns > np.mean(warp.returns[[0, -1]])).astype(float)
+    slope = (warp.scores[-1] - warp.scores[0]) / (warp.returns[-1] - warp.returns[0])
+    above = np.maximum(returns - warp.returns[-1], 0.0)
+    return np.interp(returns, warp.returns, warp.scores) + slope * above
+
+
+def signal(landscape: Landscape) -> float:
+    """Prior standard deviation of the return, in its own units."""
+    scores, returns = np.ptp(landscape.warp.scores), np.ptp(landscape.warp.returns)
+    return float(np.exp(float(landscape.hyperparameters.log_signal)) * returns / scores)
+
+
+def choose(initial: np.ndarray, mask: np.ndarray, size: int = POINTS) -> np.ndarray:
     """Numbers of at most `size` rollouts: half of them initial ones, which know the return at large."""
     first, others = np.flatnonzero(mask & initial), np.flatnonzero(mask & ~initial)
     count = min(len(first), max(size // 2, size - len(others)))
     further = min(len(others), size - count)
-    return np.sort(np.r_[rng.choice(first, count, replace=False), rng.choice(others, further, replace=False)])
+    chosen = first[gp.spread_subset(len(first), count)], others[gp.fitting_subset(len(others), further)]
+    return np.sort(np.concatenate(chosen))
+
+
+def condition(
+    landscape: Landscape, joint: np.ndarray, context_size: int, returns: np.ndarray, chosen: np.ndarray, expected: int
+) -> gp.GP:
+    """The landscape's process given the chosen rollouts [s, xi] [N, S + D]; it expects a mean first score of 0."""
+    z = np.roll(joint, -context_size, axis=1)[chosen]
+    z = z if landscape.axes is None else z @ np.asarray(landscape.axes).T
+    size = min(padded_size(len(chosen), expected), max(POINTS, len(chosen)))
+    scores, mask = pad_rows(scores_of(landscape, returns[chosen]), size), np.arange(size) < len(chosen)
+    z = pad_rows(z, size)
+    if landscape.binary:
+        return gp_binary.condition_binary(landscape.hyperparameters, z, scores, mask, landscape.start.mean or 0.0)
+    return gp.posterior(landscape.hyperparameters, z, scores, mask)
+
+
+def unexplored(landscape: Landscape, process: gp.GP, scores: np.ndarray, first: np.ndarray) -> float:
+    """The share of the prior variance that is left where a first rollout would be, were it not known.
+
+    `first`: which points of the process are initial rollouts, `scores` [N] theirs. Left out, point i has the variance
+    1 / (K^-1)_ii, of which the noise's is no ignorance; success or failure has 1 / (p (1 - p)) in its place.
+    """
+    variance = 1.0 / np.maximum(np.diagonal(np.asarray(process.K_inverse))[first], 1e-300)
+    noise, signal = (np.exp(2.0 * float(each)) for each in (process.hyperparameters[2], process.hyperparameters[1]))
+    if landscape.binary:
+        p = scores[first] - np.asarray(process.beta)[first]
+        noise = 1.0 / np.maximum(p * (1.0 - p), 1e-10)
+    return float(np.mean(np.clip((variance - noise) / signal, 0.0, 1.0)))
 
 
 def sample(
     key: Array,
     landscape: Landscape,
-    joint: np.ndarray,
+    process: gp.GP,
+    starts: np.ndarray,
     context_size: int,
-    returns: np.ndarray,
-    weights: np.ndarray,
-    initial: np.ndarray,
-    mask: np.ndarray,
+    bounds: tuple[np.ndarray, np.ndarray] | None,
     temperature: float,
-) -> Samples:
-    """Samples at rollouts [s, xi] [N, S + D] with importance `weights` [N]; `initial` [N] are the initial policy's.
+) -> tuple[np.ndarray, np.ndarray]:
+    """Samples [s, xi] [M, S + D] from those starts, and their scores [M]. `temperature` is the T of f in scores.
 
-    Half of them start at initial rollouts, half at rollouts drawn by their weights. `temperature` is the T of f.
+    pi_0 is flat within the `bounds` [D] of the parameters or, where there are none, a standard Gaussian.
     """
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-    z = np.roll(joint, -context_size, axis=1)  # [xi, s]
-    axes = np.eye(z.shape[1]) if landscape.axes is None else np.asarray(landscape.axes)
-    # Better than all returns that the landscape was found from is as good as the best: who lags behind is not left.
-    scores = np.interp(returns, landscape.warp.returns, landscape.warp.scores)
-    first = np.flatnonzero(mask & initial)
-    first = first if len(first) else np.flatnonzero(mask)
-    chosen = choose(rng, initial, mask)
-    process = gp.posterior(
-        landscape.hyperparameters,
-        pad_rows(z[chosen] @ axes.T, POINTS),
-        pad_rows(scores[chosen], POINTS),
-        np.arange(POINTS) < len(chosen),
-        mean=float(np.quantile(scores[first], UNKNOWN)),
-    )
-    at_random = rng.choice(first, SAMPLES // 2, replace=len(first) < SAMPLES // 2)
-    rows = np.concatenate([at_random, rng.choice(len(mask), SAMPLES - len(at_random), p=weights / weights.sum())])
-    good = min(float(np.quantile(returns[mask], GOOD)), float(landscape.warp.returns[-1]))
-    high, low = np.interp([good, good - temperature], landscape.warp.returns, landscape.warp.scores)
+    z = np.roll(starts, -context_size, axis=1)
+    size = z.shape[1] - context_size
+    moves = np.zeros((size, size))
+    moves[: len(landscape.view.L)] = landscape.view.L
+    low, high = bounds if bounds is not None else (np.zeros(size), np.zeros(size))
     moved, values = _anneal(
         key,
         single(process._replace(K_inverse=jnp.zeros((0, 0)))),
-        single(axes),
-        single(z[rows]),
-        single(_moves(landscape, axes, z.shape[1] - context_size)),
-        single(max(high - low, 1e-6)),
+        single(_axes(landscape, z.shape[1])),
+        single(z),
+        single(moves),
+        single(low),
+        single(high),
+        single(MARGIN if bounds is not None else 1.0),
+        single(temperature),
     )
-    found = np.roll(np.asarray(moved, dtype=float), context_size, axis=1)
-    return Samples(rows, found, landscape.warp.inverse(np.asarray(values, dtype=float)))
+    return np.roll(np.asarray(moved, dtype=float), context_size, axis=1), np.asarray(values, dtype=float)
 
 
-def _moves(landscape: Landscape, axes: np.ndarray, size: int) -> np.ndarray:
-    """Moves of z [Z, Z], rows of zeros where there are fewer: of the parameters alone, a length along each direction.
-
-    A direction that the return does not depend on is left as it is: nothing is to be found there.
-    """
-    lengths = np.exp(np.asarray(landscape.hyperparameters.log_lengths))
-    active = np.ones(len(lengths), dtype=bool)
-    if landscape.relevance is not None:
-        active = 1.0 / lengths >= landscape.relevance.min() * (1.0 - 1e-9)
-    in_lengths = axes[active][:, :size] / np.minimum(lengths[active], 1.0)[:, None]
-    _, pace, turn = np.linalg.svd(in_lengths, full_matrices=False)
-    seen = pace > FLAT * pace[0]
-    moves = np.zeros((len(lengths), len(lengths)))
-    moves[: seen.sum(), :size] = turn[seen] / pace[seen][:, None]
-    return moves
+def _axes(landscape: Landscape, size: int) -> np.ndarray:
+    return np.eye(size) if landscape.axes is None else np.asarray(landscape.axes)
 
 
 @jax.jit
 def _anneal(
     key: Array,
     process: gp.GP,
-    axes: Float[Array, "Z Z"],
+    axes: Float[Array, "E Z"],
     start: Float[Array, "M Z"],
-    moves: Float[Array, "Z Z"],
+    moves: Float[Array, "D D"],
+    low: Float[Array, " D"],
+    high: Float[Array, " D"],
+    margin: Float[Array, ""],
     temperature: Float[Array, ""],
 ) -> tuple[Float[Array, "M Z"], Float[Array, " M"]]:
     """The samples after all steps, and their scores. Moves are so large that a share ACCEPTANCE is accepted."""
-    of_parameters = jnp.any(moves != 0.0, axis=0)
+    size = moves.shape[0]
 
     def log_initial(z: Array) -> Array:
-        return -0.5 * jnp.sum(jnp.where(of_parameters, z, 0.0) ** 2, axis=1)
+        xi = z[:, :size]
+        outside = jnp.maximum(low[None] - xi, 0.0) + jnp.maximum(xi - high[None], 0.0)
+        return -0.5 * jnp.sum((outside / margin) ** 2, axis=1)
 
     def step(t: Array | int, state: tuple[Array, ...]) -> tuple[Array, ...]:
-        z, score, size = state
+        z, score, length = state
         key_move, key_accept = jax.random.split(jax.random.fold_in(key, t))
-        cooled = jnp.minimum(t / (COOLING * STEPS), 1.0)
-        T = temperature * HOTTEST * (COLDEST / HOTTEST) ** cooled
-        moved = z + size * jax.random.normal(key_move, z.shape, z.dtype) @ moves
+        T = temperature * COLDEST ** jnp.minimum(t / (COOLING * STEPS), 1.0)
+        change = length * jax.random.normal(key_move, (z.shape[0], size), z.dtype) @ moves
+        moved = z.at[:, :size].add(change)
         new = gp.predict_mean(process, moved @ axes.T)
         gain = (new - score) / T + log_initial(moved) - log_initial(z)
         accepted = jnp.log(jax.random.uniform(key_accept, gain.shape, z.dtype)) < gain
-        size = size * jnp.exp(ADAPTATION * (jnp.mean(accepted, dtype=z.dtype) - ACCEPTANCE))
-        return jnp.where(accepted[:, None], moved, z), jnp.where(accepted, new, score), size
+        length = length * jnp.exp(ADAPTATION * (jnp.mean(accepted, dtype=z.dtype) - ACCEPTANCE))
+        z = jnp.where(accepted[:, None], moved, z)
+        return z, jnp.where(accepted, new, score), jnp.minimum(length, LONGEST)
 
-    begin = (start, gp.predict_mean(process, start @ axes.T), jnp.asarray(0.5, start.dtype))
+    begin = (start, gp.predict_mean(process, start @ axes.T), jnp.asarray(0.6 * LONGEST, start.dtype))
     z, score, _ = jax.lax.fori_loop(0, STEPS, step, begin)
     return z, score

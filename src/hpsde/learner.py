@@ -11,20 +11,19 @@ import numpy as np
 from hpsde._padding import pad_rows, padded_size
 from hpsde._precision import double_precision
 from hpsde._shapes import Array
-from hpsde.algorithm import Data, Memory, approximate_return, reestimate, survey
+from hpsde.algorithm import NEWEST, Memory, StepInfo, combinations, reestimate, share_outside
 from hpsde.ask_tell import DENSITY, Info, Learner, Proposal
 from hpsde.behaviours import History
+from hpsde.doubts import Doubt, Signs, find_doubts
 from hpsde.features import FeatureMap, make_features
-from hpsde.gating import Optimism, draw_options
+from hpsde.gating import GPGate, Optimism, draw_options
 from hpsde.initial import EstimatedDensity, kernel_log_density
 from hpsde.policy import HierarchicalPolicy
-from hpsde.rollouts import Units, fit_units
+from hpsde.return_model import approximate_return, survey
+from hpsde.rollouts import Data, Units, fit_units
 from hpsde.settings import Settings
-from hpsde.surface import parameter_combinations
 
 __all__ = ["HPSDE", "Frame", "Info", "Proposal"]
-
-MOMENTS = 2  # the stream of the gate's draws, beside those of options and noise
 
 
 class Frame(NamedTuple):
@@ -56,11 +55,10 @@ class HPSDE(Learner):
 
     def _draw(self, key: Array, rows: np.ndarray, policy: HierarchicalPolicy) -> Proposal:
         key_option, key_noise = jax.random.split(key)
-        key_moments = jax.random.fold_in(key, MOMENTS) if self.settings.gp_moments == "sampled" else None
-        optimism = Optimism(self.settings.kappa, self.settings.deviation == "return", key_moments)
+        optimism = Optimism(self.settings.kappa, self.settings.deviation == "return")
         values = policy.gate_scores(rows, optimism)
         temperature = self.settings.exploration_temperature * self.info.temperature
-        option = np.asarray(draw_options(key_option, policy.gate, values, temperature, self.settings.exploration))
+        option = np.asarray(draw_options(key_option, policy.gate, values, temperature))
         parameters = policy.sample_options(key_noise, rows, option)
         standard, features = policy.units.contexts(rows), policy.features(rows)
         self._decided(rows, option, policy)
@@ -87,16 +85,16 @@ class HPSDE(Learner):
         key_density, key_surface, key_survey = jax.random.split(key, 3)
         frame = self._frame
         data = self._data(frame, usable)
-        approximated = approximate_return(key_surface, data, frame.units.spreads, self._memory, self.settings)
-        surveyed = survey(key_survey, data, approximated, frame.units.spreads, self._memory, self.settings)
-        directions = None if surveyed is None else surveyed.directions
-        log_behaviour = self._log_behaviour(frame, usable, directions)[usable]
+        spreads, memory, settings = frame.units.spreads, self._memory, self.settings
+        approximated, data = approximate_return(key_surface, data, spreads, memory.surface, memory.distrusted, settings)
+        last = memory.landscape
+        surveyed = survey(key_survey, data, approximated, spreads, last, memory.temperature, settings)
+        P = combinations(surveyed)
+        log_behaviour = self._log_behaviour(frame, usable, P)[usable]
         data = data._replace(log_behaviour=pad_rows(log_behaviour, len(data.mask)))
-        estimate, self._memory, step = reestimate(
-            key_density, data, approximated, surveyed, self._memory, self.settings
-        )
+        estimate, self._memory, step = reestimate(key_density, data, approximated, surveyed, memory, settings)
         self.info = replace(self.info, **step._asdict())
-        return HierarchicalPolicy(
+        policy = HierarchicalPolicy(
             standard_options=estimate.options,
             kept=estimate.kept,
             gate=estimate.gate,
@@ -104,7 +102,30 @@ class HPSDE(Learner):
             units=frame.units,
             mean_returns=estimate.mean_returns,
             known_contexts=self.rollouts.contexts[usable],
+            numbers=estimate.numbers,
         )
+        return replace(policy, doubts=self._doubts(data, step, policy))
+
+    def _doubts(self, data: Data, step: StepInfo, policy: HierarchicalPolicy) -> tuple[Doubt, ...]:
+        """What speaks against the policy; joint Gaussians have no model that could tell."""
+        if self.settings.density != "options":
+            return ()
+        expected = float("nan")
+        if isinstance(policy.gate, GPGate) and policy.gate.cautious:
+            best = policy.gate_scores(policy.known_contexts[-NEWEST:]).max(axis=0)
+            expected = float(np.mean(policy.gate.warp.inverse(best)))
+        signs = Signs(
+            explained=step.explained,
+            unexplored=step.unexplored,
+            expected=expected,
+            best_first=step.best_first,
+            width=step.width,
+            options=step.options_kept,
+            maxima=step.maxima,
+            settled=self._memory.settled,
+            outside=share_outside(data),
+        )
+        return find_doubts(signs)
 
     def _make_frame(self, usable: np.ndarray) -> Frame:
         contexts, parameters = self.rollouts.contexts[usable], self.rollouts.parameters[usable]
@@ -125,17 +146,28 @@ class HPSDE(Learner):
             log_behaviour=np.zeros(rows),
             mask=np.arange(rows) < len(returns),
             initial=pad_rows(self.rollouts.behaviour[usable] == 0, rows),
+            rollouts=len(returns),
+            bounds=self._bounds(frame, usable & (self.rollouts.behaviour == 0)),
         )
 
-    def _log_behaviour(self, frame: Frame, usable: np.ndarray, directions: np.ndarray | None) -> np.ndarray:
-        """log pi_old [N] of all rollouts, or of what `directions` [S + D, E] show of them."""
+    def _bounds(self, frame: Frame, first: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        """Lowest and highest parameters of the initial policy's rollouts in standard units, where it is uniform."""
+        if frame.units.turned or not first.any():
+            return None
+        known = self._initial.log_density(self.rollouts.contexts[first], self.rollouts.parameters[first])
+        if known is None or np.ptp(known) > 1e-9:
+            return None
+        parameters = frame.units.parameters(self.rollouts.parameters[first])
+        return parameters.min(axis=0), parameters.max(axis=0)
+
+    def _log_behaviour(self, frame: Frame, usable: np.ndarray, P: np.ndarray | None) -> np.ndarray:
+        """log pi_old [N] of all rollouts, or of the combinations xi P of their parameters."""
         rollouts, units = self.rollouts, frame.units
         contexts, parameters = units.contexts(rollouts.contexts), units.parameters(rollouts.parameters)
         first = usable & (rollouts.behaviour == 0)
-        if directions is None:
-            P, log_initial = None, self._log_initial(frame, first, contexts, parameters)
+        if P is None:
+            log_initial = self._log_initial(frame, first, contexts, parameters)
         else:
-            P = parameter_combinations(directions, self.context_size)
             known = contexts[first], parameters[first] @ P
             log_initial = kernel_log_density(known, contexts, parameters @ P, self.expected_rollouts)
         every = (contexts, frame.features(rollouts.contexts), parameters, log_initial)

@@ -12,7 +12,7 @@ import numpy as np
 
 from hpsde._checks import check_count
 from hpsde._precision import double_precision
-from hpsde._progress import progress_bar
+from hpsde._progress import doubts_marker, progress_bar
 from hpsde.ask_tell import Info, Learner
 from hpsde.errors import InputError
 from hpsde.methods import DEFAULT_METHOD, make_learner
@@ -145,7 +145,9 @@ def learn(
         for each in iterate(task, learner, rollouts=total, batch=batch):
             finite = each.returns[np.isfinite(each.returns)]
             mean_return = float(finite.mean()) if len(finite) else None
-            bar.update(each.rollouts, mean_return=mean_return, options_kept=each.info.options_kept, ess=each.info.ess)
+            doubts = doubts_marker([doubt.kind for doubt in learner.policy.doubts])
+            shown = {"mean_return": mean_return, "options_kept": each.info.options_kept, "ess": each.info.ess}
+            bar.update(each.rollouts, **shown, doubts=doubts)
     return learner.policy
 
 

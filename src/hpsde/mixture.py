@@ -20,7 +20,7 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import digamma, logsumexp
 
-from hpsde._shapes import Array, Bool, Float, Int
+from hpsde._shapes import Array, Bool, Float
 
 LOG_2PI = float(np.log(2 * np.pi))
 
@@ -96,13 +96,6 @@ def sufficient_statistics(x: Float[Array, "N Z"]) -> Float[Array, "P N"]:
     rows, columns = np.triu_indices(x.shape[1])
     points = x.T
     return jnp.concatenate([points[rows] * points[columns], points, jnp.ones_like(points[:1])])
-
-
-def blurred_statistics(x: Float[Array, "N Z"], deviation: Float[Array, " Z"]) -> Float[Array, "P N"]:
-    """E[t(x)] of points known up to Gaussian noise of this deviation: its variance adds to x x'."""
-    rows, columns = np.triu_indices(x.shape[1])
-    diagonal = np.flatnonzero(rows == columns)
-    return sufficient_statistics(x).at[diagonal].add((deviation**2)[:, None])
 
 
 def moments(
@@ -227,60 +220,9 @@ def marginal(mixture: Mixture, dims: tuple[int, ...]) -> Mixture:
     return mixture._replace(h=mixture.h[:, index], K_inverse=mixture.K_inverse[:, index[:, None], index])
 
 
-def project(mixture: Mixture, M: Float[Array, "Z E"]) -> Mixture:
-    """The mixture of x M, with the plug-in means and covariances there."""
-    return mixture._replace(h=mixture.h @ M, K_inverse=M.T @ mixture.K_inverse @ M)
-
-
-def log_marginal_responsibilities(
-    mixture: Mixture, x: Float[Array, "N S"], dims: tuple[int, ...]
-) -> Float[Array, "N O"]:
-    """log p(o | x[dims]) by the plug-in Gaussians' marginals over the coordinates `dims`.
-
-    With `dims` the contexts' coordinates this is p(o | s), the mixture's own gate.
-    """
-    joint = log_densities(marginal(mixture, dims), x) if dims else jnp.zeros((x.shape[0], len(mixture.mass)))
-    return jax.nn.log_softmax(joint + _log(_mixing_or_even(mixture))[None], axis=1)
-
-
-def conditional_means(mixture: Mixture, x: Float[Array, "N S"], dims: tuple[int, ...]) -> Float[Array, "N O T"]:
-    """E[other coordinates | x[dims], o] by each option's plug-in Gaussian, the others in ascending order."""
-    given = np.asarray(dims, dtype=int)
-    others = np.setdiff1d(np.arange(mixture.h.shape[1]), given)
-    if not dims:
-        return jnp.broadcast_to(mixture.h[None], (x.shape[0], *mixture.h.shape))
-    precision, _ = inverse_and_log_determinant(mixture.K_inverse[:, given[:, None], given])
-    gain = jnp.einsum("ots,osr->otr", mixture.K_inverse[:, others[:, None], given], precision)
-    return mixture.h[None, :, others] + jnp.einsum("otr,nor->not", gain, x[:, None, :] - mixture.h[None, :, given])
-
-
-def sample(key: Array, mixture: Mixture, n: int) -> tuple[Float[Array, "n Z"], Int[Array, " n"]]:
-    """n points of the plug-in density, and the option each came from."""
-    key_option, key_noise = jax.random.split(key)
-    options = jax.random.categorical(key_option, _log(_mixing_or_even(mixture)), shape=(n,))
-    noise = jax.random.normal(key_noise, (n, mixture.h.shape[1]), dtype=mixture.h.dtype)
-    factors = jnp.linalg.cholesky(mixture.covariances)
-    return mixture.h[options] + jnp.einsum("nij,nj->ni", factors[options], noise), options
-
-
-def kept_options(mixture: Mixture, minimum_mass: float | Float[Array, ""]) -> Bool[Array, " O"]:
-    """Which options hold at least `minimum_mass` of the sample weight (and some at all)."""
-    return (mixture.mass >= minimum_mass) & (mixture.mass > 0)
-
-
 def select(mixture: Mixture, kept: Bool[Array, " O"]) -> Mixture:
     """The mixture with all options but `kept` marked absent; shapes and order stay."""
     return mixture._replace(mass=jnp.where(kept, mixture.mass, 0.0))
-
-
-def remove_empty(mixture: Mixture, minimum_mass: float) -> tuple[Mixture, np.ndarray]:
-    """The mixture of the kept options alone (fewer rows: not for compiled code), and their indices."""
-    kept = np.flatnonzero(np.asarray(kept_options(mixture, minimum_mass)))
-    return Mixture(*(field[kept] for field in mixture)), kept
-
-
-def _mixing_or_even(mixture: Mixture) -> Float[Array, " O"]:
-    return jnp.where(jnp.any(mixture.mass > 0), mixture.mixing, 1.0 / len(mixture.mass))
 
 
 def _log(values: Float[Array, " O"]) -> Float[Array, " O"]:

@@ -33,7 +33,7 @@ MOMENTUM, SCALE = 0.8, 0.95  # Adam's beta_1 and beta_2
 def improve(
     key: Array,
     process: gp.GP,
-    axes: Float[Array, "Z Z"],
+    axes: Float[Array, "E Z"],
     options: LinearGaussian,
     kept: Bool[Array, " O"],
     contexts: Float[Array, "N S"],

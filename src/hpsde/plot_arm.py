@@ -32,13 +32,14 @@ class Postures(NamedTuple):
     """The postures of O options at C goals.
 
     goals [C, 3]; pictures [O, C, height, width, 3]; captions [O][C]: family, distance, contact; chosen [C]: the gate's
-    option at each goal.
+    option at each goal; numbers [O]: what the options are called.
     """
 
     goals: np.ndarray
     pictures: np.ndarray
     captions: list[list[str]]
     chosen: np.ndarray
+    numbers: np.ndarray
 
 
 def is_arm(task: Any) -> bool:
@@ -71,6 +72,7 @@ def take_pictures(task: Any, policy: Any, goals: np.ndarray) -> Postures:
         pictures=column.reshape(options, count, HEIGHT, WIDTH, 3),
         captions=[captions[option * count : (option + 1) * count] for option in range(options)],
         chosen=policy.choose(goals),
+        numbers=policy.option_numbers,
     )
 
 
@@ -126,7 +128,7 @@ def _show(axes: Axes, postures: Postures, option: int, column: int, colours: tup
     """
     chosen = postures.chosen[column] == option
     above = "" if option else f"goal {_point(postures.goals[column])}\n\n"
-    name = f"option {option}, chosen" if chosen else f"option {option}"
+    name = f"option {postures.numbers[option]}{', chosen' if chosen else ''}"
     axes.imshow(postures.pictures[option, column])
     axes.set(xticks=[], yticks=[], anchor="S")
     axes.set_title(f"{above}{name}\n{postures.captions[option][column]}", fontsize=7, loc="left")

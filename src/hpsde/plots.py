@@ -5,7 +5,8 @@ Matplotlib's object-oriented part alone, imported when a figure is drawn: no win
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,11 +16,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours: told apart with every kind of colour vision. Option 7 has the colour of option 0;
+# Okabe and Ito's colours: told apart with every kind of colour vision. Option 8 has the colour of option 1;
 # the numbers on the lines tell them apart.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "^", "s", "D", "v", "P", "X")
 GREY = "#5F5F5F"
+DOUBT = "#A32A00"
 
 STYLE: dict[Any, Any] = {
     "axes.formatter.useoffset": False,
@@ -45,9 +47,13 @@ def run_figure(
     rollouts: Mapping[str, np.ndarray],
     iterations: Mapping[str, np.ndarray],
     postures: Any = None,
+    lives: Sequence[Mapping[str, Any]] = (),
 ) -> Figure:
     """The curves of a run, under three maps where context and parameter are one number each, under routes, or under
-    pictures of an arm's postures (`plot_arm.Postures`) where these were taken."""
+    pictures of an arm's postures (`plot_arm.Postures`) where these were taken.
+
+    lives: of every option its number, and after how many rollouts it was `born` and `died` (`ledger.option_lives`).
+    """
     with _style():
         from matplotlib.figure import Figure
 
@@ -74,18 +80,33 @@ def run_figure(
             bottom = figure.subfigures()
         curve, counts = bottom.subplots(1, 2)
         draw_returns(curve, iterations)
-        draw_option_count(counts, iterations)
+        if lives:
+            draw_births_and_deaths(curve, lives)
+            draw_option_lives(counts, iterations, lives)
+        else:
+            draw_option_count(counts, iterations)
+        write_doubts(figure, policy.doubts)
         return figure
+
+
+def write_doubts(figure: Figure, doubts: Sequence[Any]) -> None:
+    """What the learner is not sure of, above the figure; nothing where it is sure."""
+    if doubts:
+        width = int(figure.get_figwidth() * 15)
+        lines = [textwrap.shorten(f"{doubt.kind}: {doubt.text}", width, placeholder=" ...") for doubt in doubts]
+        text = "\n".join([f"{len(doubts)} doubt{'s' if len(doubts) > 1 else ''}", *lines])
+        # No formulas: a dollar sign in a text is one.
+        figure.suptitle(text.replace("$", r"\$"), x=0.01, ha="left", fontsize=8, color=DOUBT)
 
 
 def _draw_route_panels(figure: Any, task: Any, policy: Any) -> None:
     from hpsde import plot_routes
 
     options, chosen, gate = figure.subplots(1, 3)
-    contexts = np.asarray(task.evaluation_contexts())
-    plot_routes.draw_option_routes(options, task, policy, contexts[::20], COLOURS)
-    plot_routes.draw_chosen_routes(chosen, task, policy, contexts[::10], COLOURS)
-    plot_routes.draw_gate(gate, task, policy, COLOURS)
+    contexts, colours = np.asarray(task.evaluation_contexts()), option_colours(policy)
+    plot_routes.draw_option_routes(options, task, policy, contexts[::20], colours)
+    plot_routes.draw_chosen_routes(chosen, task, policy, contexts[::10], colours)
+    plot_routes.draw_gate(gate, task, policy, colours)
 
 
 def _figure_with_postures(postures: Any) -> tuple[Figure, Any]:
@@ -98,7 +119,7 @@ def _figure_with_postures(postures: Any) -> tuple[Figure, Any]:
     pictures, curves = rows * (9.0 / columns * plot_arm.HEIGHT / plot_arm.WIDTH + 0.5) + 0.5, 2.7
     figure = Figure(figsize=(9.0, pictures + curves), dpi=160, layout="constrained")
     parts: Any = figure.subfigures(2, 1, height_ratios=(pictures, curves))
-    plot_arm.draw_postures(parts[0], postures, COLOURS)
+    plot_arm.draw_postures(parts[0], postures, _colours(postures.numbers))
     return figure, parts[1]
 
 
@@ -107,7 +128,7 @@ def posture_sheet(postures: Any) -> Figure:
     from hpsde import plot_arm
 
     with _style():
-        return plot_arm.sheet_figure(postures, COLOURS)
+        return plot_arm.sheet_figure(postures, _colours(postures.numbers))
 
 
 class ReturnMap(NamedTuple):
@@ -138,16 +159,20 @@ def draw_surface(axes: Axes, returns: ReturnMap) -> None:
 
 
 def draw_samples(axes: Axes, returns: ReturnMap, policy: Any, rollouts: Mapping[str, np.ndarray]) -> None:
-    """All rollouts, coloured by the option whose mean is nearest; pale: those of the initial policy.
+    """All rollouts, coloured by the option that drew them, grey where it has died. Pale: those of the initial policy.
 
-    Not by the option that drew them: options are numbered anew in every iteration. Nor by the likeliest one:
-    an option that has become narrow would lose its own early rollouts to a wide one.
+    These, and all where nobody counted options, are coloured by the option whose mean is nearest. Not by the likeliest
+    one: an option that has become narrow would lose its own early rollouts to a wide one.
     """
     _pale_surface(axes, returns)
     distances = np.abs(policy.option_means(rollouts["contexts"]) - rollouts["parameters"])
     options = np.argmin(distances[:, :, 0], axis=0)
-    initial = rollouts["option"] < 0
-    for option in range(len(policy.options)):
+    initial, counted = rollouts["option"] < 0, policy.numbers is not None and "number" in rollouts
+    if counted:
+        drew = rollouts["number"][:, None] == policy.option_numbers
+        options = np.where(initial, options, np.where(drew.any(axis=1), drew.argmax(axis=1), -1))
+    colours = option_colours(policy)
+    for option in range(-1 if counted else 0, len(policy.options)):
         for chosen, size, alpha in ((initial, 4.0, 0.35), (~initial, 9.0, 0.9)):
             shown = chosen & (options == option) & ~rollouts["failed"]
             axes.scatter(
@@ -155,32 +180,33 @@ def draw_samples(axes: Axes, returns: ReturnMap, policy: Any, rollouts: Mapping[
                 rollouts["parameters"][shown, 0],
                 s=size,
                 alpha=alpha,
-                color=_colour(option),
-                marker=MARKERS[option % len(MARKERS)],
-                linewidths=0,
+                color=colours[option] if option >= 0 else GREY,
+                marker=MARKERS[(policy.option_numbers[option] - 1) % len(MARKERS)] if option >= 0 else "+",
+                linewidths=0 if option >= 0 else 0.7,
                 rasterized=True,
             )
-    _label_map(axes, "rollouts, by nearest option", returns)
+    dead = "; +: of one that died" if np.any(options < 0) else ""
+    _label_map(axes, f"rollouts, by option{dead}" if counted else "rollouts, by nearest option", returns)
 
 
 def draw_options(axes: Axes, returns: ReturnMap, policy: Any) -> None:
-    """The mean of every option: a strong line where the gate chooses it, a thin one elsewhere."""
+    """The mean of every option: a thick line where the gate chooses it, a thin one elsewhere."""
     _pale_surface(axes, returns)
     contexts = returns.contexts[:, None]
     means = policy.option_means(contexts)[:, :, 0]
     ruling = policy.choose(contexts)
     for option, mean in enumerate(means):
-        rules = ruling == option
-        axes.plot(returns.contexts, mean, color=_colour(option), linewidth=0.9, alpha=0.6)
+        rules, number = ruling == option, int(policy.option_numbers[option])
+        axes.plot(returns.contexts, mean, color=_colour(number), linewidth=0.9, alpha=0.6)
         axes.plot(
             returns.contexts,
             np.where(rules, mean, np.nan),
-            color=_colour(option),
+            color=_colour(number),
             linewidth=3.2,
             solid_capstyle="butt",
         )
-        _number_line(axes, returns, option, mean, rules)
-    _label_map(axes, "options, strong where each rules", returns)
+        _number_line(axes, returns, number, mean, rules)
+    _label_map(axes, "options, thick where preferred", returns)
 
 
 def draw_returns(axes: Axes, iterations: Mapping[str, np.ndarray]) -> None:
@@ -211,6 +237,42 @@ def draw_option_count(axes: Axes, iterations: Mapping[str, np.ndarray]) -> None:
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=2))
 
 
+def draw_births_and_deaths(axes: Axes, lives: Sequence[Mapping[str, Any]]) -> None:
+    """A tick at the foot of the curves, up where options were born and down where some died."""
+    for event, marker, height in (("born", "^", 0.02), ("died", "v", 0.06)):
+        places = sorted({life[event] for life in lives if life[event] is not None})
+        if places:
+            axes.plot(
+                places,
+                [height] * len(places),
+                transform=axes.get_xaxis_transform(),
+                color=GREY,
+                marker=marker,
+                markersize=4,
+                linestyle="none",
+                label=f"options {event}",
+            )
+    axes.legend(loc="best")
+
+
+def draw_option_lives(axes: Axes, iterations: Mapping[str, np.ndarray], lives: Sequence[Mapping[str, Any]]) -> None:
+    """A line for every option, from its birth to its death, in the colour that it has elsewhere."""
+    from matplotlib.ticker import MaxNLocator
+
+    last = float(iterations["rollouts"][-1])
+    for life in lives:
+        number, alive = life["number"], life["died"] is None
+        end = last if alive else life["died"]
+        axes.plot([life["born"], end], [number] * 2, color=_colour(number), linewidth=2.0, solid_capstyle="butt")
+        axes.plot(life["born"], number, color=_colour(number), marker="o", markersize=3)
+        if not alive:
+            axes.plot(end, number, color=_colour(number), marker="x", markersize=5)
+    kept = int(iterations["options_kept"][-1])
+    axes.set(xlabel="rollouts", ylabel="option", title=f"{kept} options kept; x: died")
+    axes.set_ylim(0.3, max(life["number"] for life in lives) + 0.7)
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+
+
 @contextmanager
 def _style() -> Iterator[None]:
     import matplotlib
@@ -219,8 +281,18 @@ def _style() -> Iterator[None]:
         yield
 
 
-def _colour(option: int) -> str:
-    return COLOURS[option % len(COLOURS)]
+def _colour(number: int) -> str:
+    """The colour of the option of that number, from 1 on."""
+    return COLOURS[(number - 1) % len(COLOURS)]
+
+
+def option_colours(policy: Any) -> tuple[str, ...]:
+    """The colours of the policy's options, in their order: an option keeps its colour as it keeps its number."""
+    return _colours(policy.option_numbers)
+
+
+def _colours(numbers: np.ndarray) -> tuple[str, ...]:
+    return tuple(_colour(int(number)) for number in numbers)
 
 
 def _pale_surface(axes: Axes, returns: ReturnMap) -> None:
@@ -234,7 +306,7 @@ def _label_map(axes: Axes, title: str, returns: ReturnMap) -> None:
     axes.set(xlim=returns.contexts[[0, -1]], ylim=returns.parameters[[0, -1]])
 
 
-def _number_line(axes: Axes, returns: ReturnMap, option: int, mean: np.ndarray, rules: np.ndarray) -> None:
+def _number_line(axes: Axes, returns: ReturnMap, number: int, mean: np.ndarray, rules: np.ndarray) -> None:
     """Write the option's number on its line: mid-way where it rules, else near where it leaves the map."""
     low, high = returns.parameters[[0, -1]]
     inside = np.flatnonzero((mean > low) & (mean < high) & (rules if rules.any() else True))
@@ -244,8 +316,8 @@ def _number_line(axes: Axes, returns: ReturnMap, option: int, mean: np.ndarray, 
     axes.text(
         returns.contexts[place],
         mean[place],
-        str(option),
-        color=_colour(option),
+        str(number),
+        color=_colour(number),
         fontsize=8,
         fontweight="bold" if rules.any() else "normal",
         ha="center",
@@ -253,7 +325,7 @@ def _number_line(axes: Axes, returns: ReturnMap, option: int, mean: np.ndarray, 
         bbox={
             "boxstyle": "circle,pad=0.15",
             "facecolor": "white",
-            "edgecolor": _colour(option),
+            "edgecolor": _colour(number),
             "linewidth": 0.8,
         },
     )

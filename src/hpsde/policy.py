@@ -15,6 +15,7 @@ from hpsde._checks import as_numbers, check_rows
 from hpsde._padding import pad_rows, padded_size
 from hpsde._precision import double_precision
 from hpsde._shapes import Array
+from hpsde.doubts import Doubt
 from hpsde.errors import InputError
 from hpsde.features import FeatureMap
 from hpsde.gating import Gate, GPGate
@@ -30,6 +31,8 @@ class Option:
     policy: HierarchicalPolicy = field(repr=False)
     mean_return: float
     """Return-weighted mean return of the rollouts behind it."""
+    number: int
+    """What it is called, from its birth on: 1, 2, 3, ...; the index is its place among today's options."""
 
     def mean(self, contexts: Any = None) -> np.ndarray:
         """Mean parameters [C, D] in contexts [C, S]; none are needed where S = 0."""
@@ -53,6 +56,9 @@ class HierarchicalPolicy:
     units: Units = field(repr=False)
     mean_returns: np.ndarray
     known_contexts: np.ndarray = field(repr=False)  # contexts of the rollouts learned from, for the summary
+    numbers: np.ndarray | None = None  # [O] what each option is called from its birth on; None: nobody counted
+    doubts: tuple[Doubt, ...] = ()
+    """What the learner is not sure of; empty where nothing speaks against the policy."""
 
     @property
     def context_size(self) -> int:
@@ -67,7 +73,15 @@ class HierarchicalPolicy:
     @property
     def options(self) -> list[Option]:
         """The option policies, in a fixed order."""
-        return [Option(o, self, float(value)) for o, value in enumerate(self.mean_returns[self.kept])]
+        values, numbers = self.mean_returns[self.kept], self.option_numbers
+        return [Option(o, self, float(values[o]), int(numbers[o])) for o in range(len(values))]
+
+    @property
+    def option_numbers(self) -> np.ndarray:
+        """What the options are called [O], in their order: 1, 2, 3, ... where nobody counted."""
+        if self.numbers is None:
+            return np.arange(1, int(self.kept.sum()) + 1)
+        return np.asarray(self.numbers)[self.kept]
 
     def act(self, context: Any = None) -> np.ndarray:
         """The best known parameters: [D] for one context [S], [N, D] for many [N, S]. No context: S = 0."""

@@ -2,6 +2,7 @@
 
 docs/policy_file.md describes the format. The Gaussian process is stored as its points, its beta = K^-1 y and
 its hyper-parameters; K^-1 itself, which an optimistic or a cautious gate needs, is computed again on loading.
+Doubts are text, and stand in the header.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from hpsde import gp
+from hpsde import gating, gp
 from hpsde._archive import read_arrays, write_arrays
-from hpsde._policy_fields import check_fields, fields_of
+from hpsde._doubt_entries import doubt_entries, doubts_from
+from hpsde._policy_fields import VERSION, check_fields, fields_of
 from hpsde._precision import double_precision
+from hpsde.doubts import Doubt
 from hpsde.errors import FileFormatError, InputError
 from hpsde.features import Custom, FeatureMap, Linear, SquaredExponential
 from hpsde.gating import Gate, GPGate, MarginalGate, SoftmaxGate
@@ -26,8 +29,9 @@ from hpsde.policy import HierarchicalPolicy
 from hpsde.rollouts import Units
 from hpsde.warp import Warp
 
-FORMAT, VERSION = "hpsde-policy", 2
-READABLE = (1, 2)
+FORMAT = "hpsde-policy"
+READABLE = tuple(range(1, VERSION + 1))
+KEYS = ("format", "version", "features", "gate")
 
 
 def save_policy(policy: HierarchicalPolicy, path: str | Path) -> None:
@@ -37,6 +41,7 @@ def save_policy(policy: HierarchicalPolicy, path: str | Path) -> None:
         "version": VERSION,
         "features": policy.features.kind,
         "gate": policy.gate.kind,
+        "doubts": doubt_entries(policy.doubts),
     }
     values = _values(policy)
     fields = fields_of(header["features"], header["gate"])
@@ -60,7 +65,7 @@ def load_policy(path: str | Path, *, features: Callable[[np.ndarray], np.ndarray
         check_fields(arrays, fields_of(header["features"], header["gate"], header["version"]))
     except ValueError as error:
         raise FileFormatError(f"{path} is damaged: {error}") from error
-    policy = _assemble(header, _unsaid(arrays) | arrays, features)
+    policy = _assemble(header, _unsaid(arrays) | arrays, features, _doubts(path, header))
     _check_custom_features(policy)
     return policy
 
@@ -77,9 +82,16 @@ def _header(path: str | Path, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     if version not in READABLE:
         known_versions = ", ".join(map(str, READABLE))
         raise FileFormatError(f"{path} has version {version!r}; this hpsde reads versions {known_versions}")
-    if set(header) != {"format", "version", "features", "gate"}:
+    if set(header) != {*KEYS, *(["doubts"] if version >= 3 else [])}:
         raise FileFormatError(f"{path} is damaged: its header has the keys {', '.join(header)}")
     return header
+
+
+def _doubts(path: str | Path, header: dict[str, Any]) -> tuple[Doubt, ...]:
+    try:
+        return doubts_from(header.get("doubts", []))
+    except ValueError as error:
+        raise FileFormatError(f"{path} is damaged: {error}") from error
 
 
 def _values(policy: HierarchicalPolicy) -> dict[str, Any]:
@@ -87,6 +99,8 @@ def _values(policy: HierarchicalPolicy) -> dict[str, Any]:
     values: dict[str, Any] = {f"option_{name}": value for name, value in policy.standard_options._asdict().items()}
     values |= {f"units_{name}": value for name, value in policy.units._asdict().items()}
     values |= {name: getattr(policy, name) for name in ("kept", "mean_returns", "known_contexts")}
+    numbers = 0 if policy.numbers is None else np.asarray(policy.numbers)
+    values["option_numbers"] = np.where(policy.kept, numbers, 0)
     values |= {f"features_{name}": value for name, value in vars(policy.features).items()}
     if not isinstance(policy.gate, GPGate):
         return values | {f"gate_{name}": value for name, value in policy.gate._asdict().items()}
@@ -96,6 +110,7 @@ def _values(policy: HierarchicalPolicy) -> dict[str, Any]:
     return values | {
         "gate_axes": np.eye(process.z.shape[1]) if policy.gate.axes is None else policy.gate.axes,
         "gate_cautious": policy.gate.cautious,
+        "gate_binary": policy.gate.binary,
         "gate_scores": policy.gate.scores,
         "gate_warp_returns": warp.returns,
         "gate_warp_scores": warp.scores,
@@ -103,16 +118,24 @@ def _values(policy: HierarchicalPolicy) -> dict[str, Any]:
 
 
 def _unsaid(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What version 1 had no fields for: parameters were scaled alone, features without trend, no gate cautious."""
+    """What earlier versions had no fields for.
+
+    Parameters were scaled alone, features without trend, no gate cautious, none of success or failure; nobody counted
+    options.
+    """
     return {
+        "option_numbers": np.zeros(len(arrays["kept"]), dtype=np.int64),
         "units_parameter_axes": np.eye(len(arrays["units_parameter_scale"])),
         "features_trend": np.zeros(len(arrays["units_context_scale"])),
         "gate_cautious": np.array(False),
+        "gate_binary": np.array(False),
     }
 
 
 @double_precision
-def _assemble(header: dict[str, Any], arrays: dict[str, np.ndarray], function: Any) -> HierarchicalPolicy:
+def _assemble(
+    header: dict[str, Any], arrays: dict[str, np.ndarray], function: Any, doubts: tuple[Doubt, ...]
+) -> HierarchicalPolicy:
     """The policy of checked fields."""
     return HierarchicalPolicy(
         standard_options=LinearGaussian(*(jnp.asarray(arrays[f"option_{name}"]) for name in LinearGaussian._fields)),
@@ -122,6 +145,8 @@ def _assemble(header: dict[str, Any], arrays: dict[str, np.ndarray], function: A
         units=Units(*(arrays[f"units_{name}"] for name in Units._fields)),
         mean_returns=arrays["mean_returns"],
         known_contexts=arrays["known_contexts"],
+        numbers=arrays["option_numbers"] if arrays["option_numbers"].any() else None,
+        doubts=doubts,
     )
 
 
@@ -143,12 +168,12 @@ def _gate(kind: str, arrays: dict[str, np.ndarray]) -> Gate:
         return MarginalGate(part["log_share"], part["mean"], part["covariance"])
     hyperparameters = gp.Hyperparameters(*(part[name] for name in gp.Hyperparameters._fields))
     stored = (part["z"], part["mask"], part["beta"], jnp.zeros((0, 0)), part["mean"], part["centre"])
-    process = gp.with_inverse(gp.GP(hyperparameters, *stored), part["scores"])
     axes = part.get("axes")
     if axes is not None and np.array_equal(axes, np.eye(len(axes))):
         axes = None
     warp = Warp(arrays["gate_warp_returns"], arrays["gate_warp_scores"])
-    return GPGate(process, part["scores"], warp, axes, bool(arrays["gate_cautious"]))
+    flags = bool(arrays["gate_cautious"]), bool(arrays["gate_binary"])
+    return gating.with_inverse(GPGate(gp.GP(hyperparameters, *stored), part["scores"], warp, axes, *flags))
 
 
 def _check_custom_features(policy: HierarchicalPolicy) -> None:

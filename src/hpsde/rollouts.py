@@ -99,7 +99,8 @@ class Rollouts:
     parameters: np.ndarray = field(init=False)
     returns: np.ndarray = field(init=False)
     failed: np.ndarray = field(init=False)
-    option: np.ndarray = field(init=False)  # option that made it; INITIAL for the initial policy
+    option: np.ndarray = field(init=False)  # place of the option that made it; INITIAL for the initial policy
+    number: np.ndarray = field(init=False)  # what that option is called from its birth on; 0: the initial policy
     behaviour: np.ndarray = field(init=False)  # which policy made it: 0 the initial one, then 1, 2, ...
     iteration: np.ndarray = field(init=False)  # which call of tell brought it
 
@@ -109,6 +110,7 @@ class Rollouts:
         self.returns = np.zeros(0)
         self.failed = np.zeros(0, dtype=bool)
         self.option = np.zeros(0, dtype=np.int64)
+        self.number = np.zeros(0, dtype=np.int64)
         self.behaviour = np.zeros(0, dtype=np.int64)
         self.iteration = np.zeros(0, dtype=np.int64)
 
@@ -129,6 +131,25 @@ class Rollouts:
         """Add rows; every column must be given."""
         for name, values in columns.items():
             setattr(self, name, np.concatenate([getattr(self, name), values]))
+
+
+class Data(NamedTuple):
+    """Rollouts in standard units, padded to few sizes; rows outside `mask` are padding."""
+
+    contexts: np.ndarray  # [N, S]
+    parameters: np.ndarray  # [N, D]
+    returns: np.ndarray  # [N]
+    features: np.ndarray  # [N, F]
+    log_behaviour: np.ndarray  # [N] log pi_old, up to a constant
+    mask: np.ndarray  # [N]
+    initial: np.ndarray  # [N] which of them are the initial policy's
+    bounds: tuple[np.ndarray, np.ndarray] | None = None  # [D] each, where the initial policy is uniform
+    rollouts: int = 0  # how many there are, those that are not trusted included
+
+    @property
+    def joint(self) -> np.ndarray:
+        """Points [s, xi] [N, S + D]."""
+        return np.concatenate([self.contexts, self.parameters], axis=1)
 
 
 def rollout_seed(seed: int, number: int) -> int:

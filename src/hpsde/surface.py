@@ -1,8 +1,11 @@
 """The return function over z = [xi, s], approximated by a Gaussian process, and the directions in which it varies.
 
 The process is the paper's gate. Beyond that it tells what of context and parameters the return depends on: along an
-axis with a long length it hardly changes, and what changes nothing cannot tell solutions apart. Options are
-sought, and rollouts weighted, along the other axes alone.
+axis with a long length it hardly changes, and what changes nothing cannot tell solutions apart.
+
+With more than four numbers in all, axes are chosen by how well rollouts that were left out are predicted: the numbers'
+own axes, axes turned onto the directions in which the return varies (gp_axes.py), or few directions alone
+(gp_directions.py). Returns of two values have a likelihood of their own (gp_binary.py).
 """
 
 from __future__ import annotations
@@ -12,45 +15,60 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from hpsde import gp
+from hpsde import gp, gp_binary
 from hpsde._padding import pad_rows, padded_size
 from hpsde._shapes import Array, Float
 from hpsde.gp_axes import turned_axes
+from hpsde.gp_directions import few_directions, leading
 from hpsde.settings import Settings
 from hpsde.warp import Warp, fit_warp
 
 FEW_DIMENSIONS = 4  # of contexts and parameters together: up to here the process sees them along their own axes
 ENOUGH_ROLLOUTS = 5  # for every dimension, before axes are turned
-TURN_GROWTH = 1.25  # of the number of rollouts before the axes are turned again
+GROWTH = 1.25  # of the number of rollouts before the axes are found again
+CHOICE_GROWTH = 1.5  # of the number of rollouts before the kind of axes is chosen again
+SETTLED = 0.9  # R^2 of rollouts left out, with which the choice is final
+STEADY = 0.1  # nats
 FIRST_TURNS = 3  # of the axes the first time; later fits go on from the last
 FIRST_LENGTHS = (0.3, 1.0, 3.0)  # to start from the first time, in spreads
 SIGNAL, NOISE = 1.0, 0.3  # to start from
 TOLERANCE = 1e-5  # of the likelihood, that a step must gain: some thousandths of a nat
-LITTLE = 0.1  # of the largest weight that a direction gives to parameters counts as none
+DIRECTIONS = 5  # at most, where few are tried
+LEFT_OUT = 4  # every so many rollouts one is left out to choose the axes by
+FIT_POINTS = 512  # most rollouts that the marginal likelihood looks at
+MORE = 5.0  # nats
+MOST_TRAINING = 448  # rollouts that axes on trial are found from
 
 
 class Start(NamedTuple):
-    """Where the next fit starts from: hyper-parameters, and axes A [Z, Z] where they are turned."""
+    """Where the next fit starts from: hyper-parameters, and axes A [E, Z] where they are not the numbers' own.
+
+    found, chosen: numbers of rollouts that the axes were last found by, and their kind chosen. mean: the prior mean of
+    log odds, where returns are success or failure, whose lengths were last found by `odds` rollouts. held_out: R^2 of
+    the rollouts left out when axes were chosen.
+    """
 
     hyperparameters: gp.Hyperparameters | None = None
     axes: np.ndarray | None = None
-    turned: int = 0  # number of rollouts that the axes were last turned by
+    kind: str = ""
+    found: int = 0
+    chosen: int = 0
+    mean: float | None = None
+    held_out: float | None = None
+    odds: int = 0
 
 
 class Surface(NamedTuple):
-    """The process over z, or over A z, of the warped returns `scores`; and what the return sees of [s, xi].
-
-    directions [S + D, E] lead from [s, xi] to the E coordinates that matter, None where all do; relevance [E] is
-    how fast the return changes along them.
-    """
+    """The process over z, or over A z, of the warped returns `scores`. binary: it is one of success or failure."""
 
     process: gp.GP
     scores: Float[Array, " N"]
     warp: Warp
-    axes: Float[Array, "Z Z"] | None
-    directions: np.ndarray | None
-    relevance: np.ndarray | None
+    axes: Float[Array, "E Z"] | None
     start: Start
+    rows: np.ndarray  # [n] numbers of the rollouts that the first n points of the process are
+    unit: float  # returns that a score is
+    binary: bool = False
 
 
 def fit(
@@ -69,92 +87,192 @@ def fit(
     scores, warp = fit_warp(returns[rows], share[rows], settings.warp)
     points = gp.choose_points(key, len(rows), settings.gp_max_points)
     z = np.roll(joint, -context_size, axis=1)[rows[points]]  # [xi, s]
+    start = _find_axes(z, scores[points], len(rows), spreads, start, settings)
     size = len(mask) if len(points) == len(rows) else padded_size(len(points))
-    z, y, known = pad_rows(z, size), pad_rows(scores[points], size), np.arange(size) < len(points)
-    if not turns(settings.gp_axes, len(rows), z.shape[1]):
-        process = _fit_process(z, y, known, start.hyperparameters, settings)
-        return Surface(process, jnp.asarray(y), warp, None, None, None, Start(process.hyperparameters))
-    process, axes = _fit_turned(z, y, known, spreads, start, settings)
-    directions, relevance = _active(process, axes, context_size, settings)
-    if len(rows) >= TURN_GROWTH * start.turned:
-        next_axes, next_hyperparameters = turned_axes(process, axes)
-        start = Start(next_hyperparameters, next_axes, len(rows))
+    seen = z if start.axes is None else z @ start.axes.T
+    seen, y, known = pad_rows(seen, size), pad_rows(scores[points], size), np.arange(size) < len(points)
+    binary = settings.warp != "none" and gp_binary.is_binary(returns[rows], z)
+    if binary:
+        mean = gp_binary.base_rate(returns[rows]) if start.mean is None else start.mean
+        success = pad_rows((returns[rows] == returns[rows].max())[points], size)
+        y, warp = success.astype(float), gp_binary.odds_warp(returns[rows])
+        hyperparameters = _likeliest_odds(seen[known], success[known], mean, start, len(rows))
+        if hyperparameters is not start.hyperparameters:
+            start = start._replace(odds=len(rows))
+        start = start._replace(mean=mean)
+        process = gp_binary.condition_binary(hyperparameters, seen, success, known, mean)
     else:
-        start = Start(process.hyperparameters, axes, start.turned)
-    return Surface(process, jnp.asarray(y), warp, jnp.asarray(axes), directions, relevance, start)
+        hyperparameters = _likeliest_process(seen, y, known, start.hyperparameters, settings)
+        process = gp.posterior(hyperparameters, seen, y, known)
+    start = start._replace(hyperparameters=hyperparameters)
+    axes = None if start.axes is None else jnp.asarray(start.axes)
+    unit = (warp.returns[-1] - warp.returns[0]) / (warp.scores[-1] - warp.scores[0])
+    return Surface(process, jnp.asarray(y), warp, axes, start, rows[points], unit, binary)
 
 
-def is_needed(rollouts: int, dimensions: int, settings: Settings) -> bool:
-    """Whether anything asks for the process: the gate, the search for options or the options themselves."""
-    seeks = _seeks(settings) and turns(settings.gp_axes, rollouts, dimensions)
-    return settings.gate == "gp" or settings.target != "weighted" or settings.model_step or seeks
+def explained(found: Surface) -> float:
+    """R^2 of the returns' scores, each predicted from all others: 1 - sum (beta_i / (K^-1)_ii)^2 / sum y_i^2.
 
-
-def _seeks(settings: Settings) -> bool:
-    """Whether options are sought along the axes that matter."""
-    return settings.active_length > 0.0 and not settings.embedding_dimensions
-
-
-def turns(rule: str, rollouts: int, dimensions: int) -> bool:
-    """Whether the axes of the process are turned."""
-    many = dimensions > FEW_DIMENSIONS and rollouts >= ENOUGH_ROLLOUTS * dimensions
-    return rule == "turned" or (rule == "automatic" and many)
-
-
-def _active(
-    process: gp.GP, axes: np.ndarray, context_size: int, settings: Settings
-) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Directions and relevance of the axes whose length is within `active_length`; None, None where that is all."""
-    lengths = np.exp(np.asarray(process.hyperparameters.log_lengths))
-    active = (lengths < settings.active_length) | (lengths == lengths.min())
-    if not _seeks(settings) or active.all():
-        return None, None
-    return np.roll(axes[active], context_size, axis=1).T, 1.0 / lengths[active]
-
-
-def parameter_combinations(directions: np.ndarray, context_size: int) -> np.ndarray:
-    """Orthonormal combinations P [D, K] of the parameters: what `directions` [S + D, E] see of them, given the context.
-
-    A direction that looks at the context alone, or nearly so, beside others that do not, has none.
+    For success or failure it is the share of the deviance that the odds explain.
     """
-    turn, size, _ = np.linalg.svd(directions[context_size:], full_matrices=False)
-    return turn[:, size > LITTLE * size[0]]
+    known = np.asarray(found.process.mask)
+    y = np.asarray(found.scores)[known]
+    beta = np.asarray(found.process.beta)[known]
+    if found.binary:
+        p, rate = np.clip(y - beta, 1e-12, 1.0 - 1e-12), np.clip(y.mean(), 1e-12, 1.0 - 1e-12)
+        deviance, nothing = (-np.sum(np.log(np.where(y > 0.5, each, 1.0 - each))) for each in (p, rate))
+        return float(1.0 - deviance / max(nothing, 1e-12))
+    residual = beta / np.maximum(np.diagonal(np.asarray(found.process.K_inverse))[known], 1e-300)
+    return float(1.0 - np.mean(residual**2) / max(float(np.var(y)), 1e-300))
 
 
-def _fit_turned(
-    z: np.ndarray, y: np.ndarray, mask: np.ndarray, spreads: np.ndarray, start: Start, settings: Settings
-) -> tuple[gp.GP, np.ndarray]:
-    """The process over A z, and A: the start's, or the first time what a few turns lead to."""
-    if start.axes is not None:
-        return _fit_process(z @ start.axes.T, y, mask, start.hyperparameters, settings), start.axes
-    axes = np.eye(z.shape[1])
-    process = _first_process(z, y, mask, spreads, settings)
-    for _ in range(FIRST_TURNS):
-        axes, hyperparameters = turned_axes(process, axes)
-        process = _fit_process(z @ axes.T, y, mask, hyperparameters, settings)
-    return process, axes
+def evidence(found: Surface) -> float:
+    """log p of the returns for each rollout, in units that do not depend on the scores' own."""
+    known = np.asarray(found.process.mask)
+    points = np.asarray(found.process.z)
+    value = gp.log_evidence(found.process.hyperparameters, points, np.asarray(found.scores), known)
+    return value / known.sum() - float(np.log(found.unit))
 
 
-def _fit_process(
+def explains(found: Surface) -> bool:
+    """Whether the process explains more than noise: by MORE nats and one for each of its numbers, and where rollouts
+    were left out, some of their variance.
+    """
+    known = np.asarray(found.process.mask)
+    if found.binary:
+        return True
+    y = np.asarray(found.scores)[known]
+    y = (y - y.mean()) / max(float(y.std()), 1e-12)
+    hyperparameters = found.process.hyperparameters
+    scores = np.zeros(len(known))
+    scores[known] = y
+    value = gp.log_evidence(hyperparameters, np.asarray(found.process.z), scores, known)
+    nothing = -0.5 * known.sum() * (1.0 + np.log(2.0 * np.pi))
+    numbers = len(hyperparameters.log_lengths) + 2
+    predicts = found.start.held_out is None or found.start.held_out > 0.0
+    return bool(value - nothing > MORE + numbers) and predicts
+
+
+def _likeliest_odds(z: np.ndarray, success: np.ndarray, mean: float, start: Start, count: int) -> gp.Hyperparameters:
+    """Hyper-parameters for success or failure: the last until the rollouts have grown; at first from two starts."""
+    if start.odds and count < GROWTH * start.odds and start.hyperparameters is not None:
+        return start.hyperparameters
+    if start.odds and start.hyperparameters is not None:
+        return gp_binary.fit_binary(z, success, mean, [start.hyperparameters])
+    deviation = np.log(np.maximum(z.std(axis=0), 1e-12))
+    starts = [deviation + np.log(length) for length in FIRST_LENGTHS[:2]]
+    return gp_binary.fit_binary(
+        z, success, mean, [gp.Hyperparameters(jnp.asarray(each), jnp.zeros(()), jnp.zeros(())) for each in starts]
+    )
+
+
+def is_needed(settings: Settings) -> bool:
+    """Whether anything asks for the process: the gate, the search for options or the options themselves."""
+    return settings.gate == "gp" or settings.density == "options" or settings.model_step
+
+
+def _find_axes(
+    z: np.ndarray, y: np.ndarray, count: int, spreads: np.ndarray, start: Start, settings: Settings
+) -> Start:
+    """The start with its axes: as they are, found again, or chosen anew."""
+    many = z.shape[1] > FEW_DIMENSIONS and count >= ENOUGH_ROLLOUTS * z.shape[1]
+    kinds = ("own", "turned", "few") if many else ("own",)
+    if settings.gp_axes != "automatic":
+        kinds = ("own",) if settings.gp_axes == "isotropic" else (settings.gp_axes,)
+    if start.kind and count < GROWTH * start.found:
+        return start
+    settled = start.held_out is not None and start.held_out > SETTLED
+    if start.kind and (settled or count < CHOICE_GROWTH * start.chosen):
+        return _axes_of(start.kind, z, y, spreads, start, settings)._replace(found=count)
+    if len(kinds) > 1:
+        start = _choose_axes(kinds, z, y, spreads, start, settings)
+    found = _axes_of(start.kind or kinds[0], z, y, spreads, start, settings)
+    return found._replace(found=count, chosen=count)
+
+
+def _choose_axes(
+    kinds: tuple[str, ...], z: np.ndarray, y: np.ndarray, spreads: np.ndarray, start: Start, settings: Settings
+) -> Start:
+    """The kind of axes with which rollouts left out are likeliest, with the share of their variance it explains.
+
+    Another kind than the present one must be better by STEADY nats for each of them.
+    """
+    out = np.arange(len(z)) % LEFT_OUT == 0
+    inside = np.flatnonzero(~out)
+    inside = inside[gp.fitting_subset(len(inside), MOST_TRAINING)]
+    every = np.ones(len(inside), dtype=bool)
+    results: list[tuple[float, Start]] = []
+    for kind in kinds:
+        before = start if start.kind == kind or not results else results[-1][1]
+        found = _axes_of(kind, z[inside], y[inside], spreads, before, settings)
+        A, _ = _seen_by(found, z.shape[1])
+        seen = z[inside] @ A.T
+        hyperparameters, _ = _likeliest(seen, y[inside], every, found.hyperparameters, settings)
+        process = gp.posterior(hyperparameters, seen, y[inside], every)
+        mean, variance = (np.asarray(each) for each in gp.predict(process, jnp.asarray(z[out] @ A.T)))
+        variance = variance + np.exp(2.0 * float(hyperparameters.log_noise))
+        score = np.mean(-0.5 * (y[out] - mean) ** 2 / variance - 0.5 * np.log(variance))
+        explained = 1.0 - np.mean((y[out] - mean) ** 2) / max(np.var(y[out]), 1e-12)
+        found = found._replace(hyperparameters=hyperparameters, held_out=float(explained))
+        results.append((float(score) + (STEADY if kind == start.kind else 0.0), found))
+    return max(results, key=lambda each: each[0])[1]
+
+
+def _axes_of(kind: str, z: np.ndarray, y: np.ndarray, spreads: np.ndarray, start: Start, settings: Settings) -> Start:
+    """Axes of that kind, found from the start's where it has the same kind, and hyper-parameters to go on from."""
+    hyperparameters: gp.Hyperparameters | None
+    every = np.ones(len(z), dtype=bool)
+    if kind == "few":
+        if start.kind not in ("few", "turned"):
+            start = _axes_of("turned", z, y, spreads, start, settings)
+        some = gp.fitting_subset(len(z), FIT_POINTS)
+        W = leading(*_seen_by(start, z.shape[1]), DIRECTIONS)
+        W, (signal, noise) = few_directions(z[some], y[some], W)
+        hyperparameters = gp.Hyperparameters(jnp.zeros(len(W)), jnp.asarray(signal), jnp.asarray(noise))
+        return start._replace(hyperparameters=hyperparameters, axes=W, kind=kind)
+    hyperparameters = start.hyperparameters
+    if hyperparameters is None or start.kind not in (kind, "own"):
+        hyperparameters = _first_hyperparameters(z, y, every, spreads, settings)
+    if kind == "own":
+        return start._replace(hyperparameters=hyperparameters, axes=None, kind=kind)
+    again = start.kind == kind and start.axes is not None
+    axes = np.eye(z.shape[1]) if start.axes is None or not again else start.axes
+    for turn in range(1 if again else FIRST_TURNS):
+        if turn:
+            hyperparameters, _ = _likeliest(z @ axes.T, y, every, hyperparameters, settings)
+        axes, hyperparameters = turned_axes(gp.posterior(hyperparameters, z @ axes.T, y, every), axes)
+    return start._replace(hyperparameters=hyperparameters, axes=axes, kind=kind)
+
+
+def _seen_by(start: Start, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Axes [E, Z] and lengths [E] of a start."""
+    axes = np.eye(size) if start.axes is None else start.axes
+    known = start.hyperparameters
+    return axes, np.ones(len(axes)) if known is None else np.exp(np.asarray(known.log_lengths))
+
+
+def _likeliest_process(
     z: np.ndarray, y: np.ndarray, mask: np.ndarray, start: gp.Hyperparameters | None, settings: Settings
-) -> gp.GP:
-    """The process at its likeliest hyper-parameters, found from some of the points; or at the start's, if the
-    likelihood of all points is higher there: what some points look like the others may contradict.
+) -> gp.Hyperparameters:
+    """The likeliest hyper-parameters, found from some of the points; or the start's, if the likelihood of all points
+    is higher there: what some points look like the others may contradict.
     """
     found, info = _likeliest(z, y, mask, start, settings)
     if start is not None and info.points < mask.sum():
         found = max(found, start, key=lambda each: gp.log_evidence(each, z, y, mask))
-    return gp.posterior(found, z, y, mask)
+    return found
 
 
 def _likeliest(
     z: np.ndarray, y: np.ndarray, mask: np.ndarray, start: gp.Hyperparameters | None, settings: Settings
 ) -> tuple[gp.Hyperparameters, gp.FitInfo]:
-    isotropic, points = settings.isotropic, settings.gp_fit_points
+    isotropic, points = settings.gp_axes == "isotropic", FIT_POINTS
     return gp.fit_hyperparameters(z, y, mask, start, isotropic=isotropic, fit_points=points, tolerance=TOLERANCE)
 
 
-def _first_process(z: np.ndarray, y: np.ndarray, mask: np.ndarray, spreads: np.ndarray, settings: Settings) -> gp.GP:
+def _first_hyperparameters(
+    z: np.ndarray, y: np.ndarray, mask: np.ndarray, spreads: np.ndarray, settings: Settings
+) -> gp.Hyperparameters:
     """The likeliest of fits from several starts, each with one length for all numbers as they were before whitening.
 
     Whitened numbers that hardly varied are as large as the others; from equal lengths for all, the fit may end
@@ -166,5 +284,4 @@ def _first_process(z: np.ndarray, y: np.ndarray, mask: np.ndarray, spreads: np.n
         start = gp.Hyperparameters(*(jnp.log(jnp.asarray(value)) for value in (lengths, SIGNAL, NOISE)))
         return _likeliest(z, y, mask, start, settings)
 
-    best, _ = max((found(length) for length in FIRST_LENGTHS), key=lambda each: each[1].objective)
-    return gp.posterior(best, z, y, mask)
+    return max((found(length) for length in FIRST_LENGTHS), key=lambda each: each[1].objective)[0]

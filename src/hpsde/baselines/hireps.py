@@ -248,7 +248,7 @@ class HiREPS(Learner):
         key_option, key_noise = jax.random.split(key)
         log_gate = policy.gate_scores(rows)
         log_gate = log_gate - np.logaddexp.reduce(log_gate, axis=0)
-        option = draw_options(key_option, policy.gate, log_gate, 1.0, "softmax")
+        option = draw_options(key_option, policy.gate, log_gate, 1.0)
         parameters = policy.sample_options(key_noise, rows, option)
         log_density = np.logaddexp.reduce(log_gate + policy.log_option_densities(rows, parameters), axis=0)
         return Proposal(parameters, option, log_density)

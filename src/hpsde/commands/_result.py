@@ -29,12 +29,14 @@ def _result(run: Run) -> dict[str, Any]:
     """The measures of the last policy, and what it cost."""
     steps, status = run.store.steps(), run.status()
     costs = ("rollouts", "failed", "updates", "ess", "temperature", "flattening", "lower_bound", "warm", "iteration")
-    last = {name: value for name, value in steps[-1].items() if name not in costs}
+    elsewhere = (*costs, "born", "died")
+    last = {name: value for name, value in steps[-1].items() if name not in elsewhere}
     return {
         "task": run.config.name,
         "method": run.config.method,
         "seed": run.config.seed,
         **last,
+        "options": status.options,
         "best_return": status.best_return,
         "rollouts": status.done + status.failed,
         "failed": status.failed,

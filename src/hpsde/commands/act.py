@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +17,7 @@ class Command:
     """Use what was learned: the best known parameters for a context, and those of every option, as JSON.
 
     Reads the policy of a run's last learning step, or any policy file. Nothing is asked or learned.
+    What the learner is not sure of goes to standard error, one line for each doubt.
 
     examples:
       hpsde act runs/robot --context 0.3
@@ -45,5 +47,19 @@ class Command:
         contexts = [list(self.context)]
         means, values = policy.option_means(contexts)[:, 0], policy.expected_returns(contexts)[:, 0]
         chosen = int(policy.choose(contexts)[0])
-        options = [{"parameters": mean, "expected_return": value} for mean, value in zip(means, values, strict=True)]
-        print_json({"context": contexts[0], "option": chosen, "parameters": means[chosen], "options": options})
+        options = [
+            {"number": option.number, "parameters": means[option.index], "expected_return": values[option.index]}
+            for option in policy.options
+        ]
+        number = options[chosen]["number"]
+        for doubt in policy.doubts:
+            print(f"hpsde: doubt ({doubt.kind}): {doubt.text}", file=sys.stderr)
+        print_json(
+            {
+                "context": contexts[0],
+                "option": chosen,
+                "number": number,
+                "parameters": means[chosen],
+                "options": options,
+            }
+        )

@@ -16,7 +16,8 @@ class Command:
     """Ask a run for parameters to try, in one context or in several; prints a JSON list of rollouts.
 
     Each has an id, to tell its return by, the context, the parameters, the option it comes from
-    (-1: the initial policy), the log density and a seed. What is printed is on disk.
+    (-1: the initial policy), what that option is called from its birth on (0), the log density and
+    a seed. What is printed is on disk.
 
     examples:
       hpsde ask runs/robot --context 0.3

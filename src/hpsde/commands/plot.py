@@ -22,10 +22,11 @@ class Command:
     """Draw a run that `hpsde run --out DIR` has kept.
 
     Where context and parameter are one number each: the returns, all rollouts, and the options'
-    lines, strong where each rules. For every task: return and number of options against rollouts.
+    lines, thick where the gate prefers them. For every task: the return against rollouts, and when
+    options were born and died. Doubts of the learner stand above the figure.
 
     For an arm (reach, reach-mujoco, a reach_task of your own): a picture of every option's posture,
-    by MuJoCo (extra sim); also as DIR/option-0.png ..., and DIR/postures.png shows several goals.
+    by MuJoCo (extra sim); also as DIR/option-1.png ..., and DIR/postures.png shows several goals.
 
     examples:
       hpsde plot runs/triple
@@ -54,7 +55,7 @@ class Command:
         from hpsde.errors import InputError
         from hpsde.runs.files import read_csv
         from hpsde.runs.folder import ITERATIONS, POLICY
-        from hpsde.runs.ledger import Ledger
+        from hpsde.runs.ledger import Ledger, option_lives
         from hpsde.runs.making import stored_problem
 
         targets = self.out or (self.folder / "figure.png",)
@@ -63,6 +64,7 @@ class Command:
                 raise InputError(f"--out must end in .png, .pdf or .svg, not {target.name!r}")
         with Ledger.open(self.folder) as run:
             rollouts, problem = run.rollouts(), stored_problem(run.config)
+            lives = option_lives(run.store.steps())
         missing = [name for name in (ITERATIONS, POLICY) if not (self.folder / name).is_file()]
         if missing:
             raise InputError(f"{self.folder} has nothing to draw yet: it has no {', '.join(missing)}")
@@ -80,18 +82,20 @@ class Command:
                 "contexts": rollouts.contexts,
                 "parameters": rollouts.parameters,
                 "option": rollouts.option,
+                "number": rollouts.number,
                 "failed": rollouts.status != "done",
             },
             iterations,
             postures,
+            lives,
         )
         for target in targets:
             target.parent.mkdir(parents=True, exist_ok=True)
             _write(figure.savefig, target)
         if postures is not None:
             _write(plots.posture_sheet(postures).savefig, self.folder / "postures.png")
-            for option, picture in enumerate(postures.pictures[:, 0]):
-                _write(partial(imsave, arr=picture), self.folder / f"option-{option}.png")
+            for number, picture in zip(postures.numbers, postures.pictures[:, 0], strict=True):
+                _write(partial(imsave, arr=picture), self.folder / f"option-{number}.png")
 
     def _goal(self, task: Any) -> np.ndarray | None:
         """The goal at which an arm is pictured; None where the task is another one."""

@@ -17,7 +17,8 @@ class Command:
 
     rollouts: how many there are to be. done, failed, asked: how many there are of each; open: the
     numbers of those asked for and not told. steps: learning steps so far. options_kept: solutions
-    found. running: who is working on it now.
+    found. options: every option by its number, and after how many rollouts it was born and died
+    (null: it lives). doubts: what the learner is not sure of. running: who is working on it now.
 
     exit codes: 0 done, 2 not the folder of a run.
     """

@@ -95,9 +95,9 @@ def maps_figure(task: Task, example: Path) -> Figure:
         columns = {
             "contexts": rollouts["context_0"][:, None],
             "parameters": rollouts["parameter_0"][:, None],
-            "option": rollouts["option"],
             "failed": rollouts["failed"] != 0.0,
         }
+        columns |= {name: rollouts[name] for name in ("option", "number") if name in rollouts}
         plots.draw_samples(samples, returns, policy, columns)
         plots.draw_options(options, returns, policy)
         samples.set_ylabel("")
@@ -115,8 +115,9 @@ def routes_figure(task: Any, examples: Mapping[str, Path]) -> Figure:
         rows: Any = figure.subplots(len(examples), 2, squeeze=False)
         for (variant, example), (options, chosen) in zip(examples.items(), rows, strict=True):
             policy = load_policy(example.with_suffix(".npz"))
-            plot_routes.draw_option_routes(options, task, policy, contexts[::20], plots.COLOURS)
-            plot_routes.draw_chosen_routes(chosen, task, policy, contexts[::10], plots.COLOURS)
+            colours = plots.option_colours(policy)
+            plot_routes.draw_option_routes(options, task, policy, contexts[::20], colours)
+            plot_routes.draw_chosen_routes(chosen, task, policy, contexts[::10], colours)
             for axes in (options, chosen):
                 axes.set_title(f"{variant}: {axes.get_title(loc='left')}")
         return figure

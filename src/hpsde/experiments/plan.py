@@ -143,13 +143,12 @@ def find_experiment(name: str) -> Experiment:
 
 ABLATIONS: dict[str, dict[str, Any]] = {
     "own-behaviour": {"behaviour": "own"},
-    "weights-sum-to-1": {"weight_sum": "one", "coarsening": 0.0},
-    "weights-sum-to-n": {"weight_sum": "n", "coarsening": 0.0},
-    "weights-sum-to-ess": {"weight_sum": "ess", "coarsening": 0.0},
+    "weights-sum-to-1": {"density": "vb", "weight_sum": "one"},
+    "weights-sum-to-n": {"density": "vb", "weight_sum": "n"},
+    "weights-sum-to-ess": {"density": "vb", "weight_sum": "ess"},
     "lambda-1": {"flattening": 1.0},
     "ml-em": {"density": "em"},
-    "sampled-moments": {"gp_moments": "sampled"},
-    "eigenmaps": {"embedding_dimensions": 2},
+    "eigenmaps": {"density": "vb", "embedding_dimensions": 2},
 }
 
 TOYS = Experiment(

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from string import Template
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,7 @@ def make_page(experiment: Experiment, rows: Sequence[Row], settings: Mapping[str
         "open_parameters": open_parameters_table(open_parameters),
         "methods": _per_task(experiment, runs, methods_table),
         "ablations": "\n\n".join(
-            f"### {task}\n\n{ablations_table(experiment, runs, task)}" for task in experiment.tasks
+            f"### {task}\n\n{ablations_table(experiment, runs, task, settings)}" for task in experiment.tasks
         ),
         "figures": figures_text(experiment, runs, folder),
         "failures": failures_text(runs),
@@ -195,7 +196,18 @@ def methods_table(experiment: Experiment, runs: Runs, task: str) -> str:
         lines.append([f"`{variant.name}`", *(_cell(runs, task, variant.name, column) for column in experiment.columns)])
     if not lines:
         return NOTHING
-    return f"{table(['method', *experiment.columns], lines)}\n\n{best_text(experiment, runs, task)}".rstrip()
+    parts = (table(["method", *experiment.columns], lines), best_text(experiment, runs, task), doubts_text(runs, task))
+    return "\n\n".join(part for part in parts if part)
+
+
+def doubts_text(runs: Runs, task: str) -> str:
+    """How many runs of each method ended in doubt; nothing where none did."""
+    ended: dict[str, list[bool]] = {}
+    for (of, variant, _), run in runs.items():
+        if of == task and not failed(run) and run[-1].get("doubts") is not None:
+            ended.setdefault(variant, []).append(run[-1]["doubts"] > 0)
+    found = [f"`{variant}` {sum(each)} of {len(each)}" for variant, each in ended.items() if any(each)]
+    return f"Runs that ended with doubts (`policy.doubts`): {', '.join(found)}." if found else ""
 
 
 def best_text(experiment: Experiment, runs: Runs, task: str) -> str:
@@ -223,20 +235,36 @@ def _cell(runs: Runs, task: str, variant: str, column: str) -> str:
     return _interval(_of(runs, task, variant, column), FORMS.get(column, ".6g"))
 
 
-def ablations_table(experiment: Experiment, runs: Runs, task: str) -> str:
-    """The default and every ablation, with the change of the final return against the default, paired by seed."""
+def _as_run(settings: Mapping[str, Any], task: str, name: str, planned: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What of the default's settings an ablation had changed when it ran; as planned where that was not kept."""
+    kept = settings.get(task, {})
+    if name not in kept or DEFAULT not in kept:
+        return planned
+    default = kept[DEFAULT]
+    changed = {key: value for key, value in kept[name].items() if key in default and value != default[key]}
+    return {key: changed.pop(key) for key in planned if key in changed} | changed
+
+
+def ablations_table(
+    experiment: Experiment, runs: Runs, task: str, settings: Mapping[str, Any] = MappingProxyType({})
+) -> str:
+    """The default and every ablation, with the change of the final return against the default, paired by seed.
+
+    `settings` are those that the runs had.
+    """
     default = values(runs, task, DEFAULT, "final return")
     lines = []
     for name, changes in ((DEFAULT, {}), *((each.name, each.changes) for each in experiment.ablations)):
         final = values(runs, task, name, "final return")
         if not final and not failures(runs, task, name):
             continue
+        changed = _as_run(settings, task, name, changes)
         seeds = sorted(set(final) & set(default))
         change = estimate(np.array([final[seed] - default[seed] for seed in seeds])) if seeds and changes else None
         lines.append(
             [
                 f"`{name}`",
-                ", ".join(f"`{key}={value!r}`" for key, value in changes.items()) or "the default",
+                ", ".join(f"`{key}={value!r}`" for key, value in changed.items()) or "the default",
                 _interval(_of(runs, task, name, "final return")),
                 _interval(change, "+.2g") if changes else "",
                 _interval(_of(runs, task, name, "options"), ".3g"),

@@ -17,7 +17,7 @@ from hpsde.runs.files import replacing
 DONE, FAILED = "done", "failed"
 
 TEXTS = ("task", "variant", "method", "status", "error")
-COUNTS = ("seed", "iteration", "rollouts", "options_kept", "options_used", "surplus", "solutions_found")
+COUNTS = ("seed", "iteration", "rollouts", "options_kept", "options_used", "surplus", "solutions_found", "doubts")
 COLUMNS = (
     "task",
     "variant",

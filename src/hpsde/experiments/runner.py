@@ -64,6 +64,7 @@ def execute(run: Run, example: Path | None = None) -> list[Row]:
                     "ess": each.info.ess,
                     "temperature": each.info.temperature,
                     "flattening": each.info.flattening,
+                    "doubts": len(learner.policy.doubts),
                     "learner_seconds": each.learner_seconds,
                     "task_seconds": each.task_seconds,
                     "status": DONE,
@@ -92,8 +93,8 @@ def _keep_example(path: Path, learner: Learner) -> None:
     learner.policy.save(path.with_suffix(".npz"))
     rollouts = learner.rollouts
     names = [f"context_{i}" for i in range(learner.context_size)]
-    names += [f"parameter_{i}" for i in range(learner.parameter_size)] + ["option", "failed"]
-    columns = [*rollouts.contexts.T, *rollouts.parameters.T, rollouts.option, rollouts.failed]
+    names += [f"parameter_{i}" for i in range(learner.parameter_size)] + ["option", "number", "failed"]
+    columns = [*rollouts.contexts.T, *rollouts.parameters.T, rollouts.option, rollouts.number, rollouts.failed]
     write_csv(path.with_suffix(".csv"), [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)])
 
 

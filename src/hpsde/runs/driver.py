@@ -10,13 +10,13 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from hpsde._checks import check_count
-from hpsde._progress import ProgressBar, progress_bar
+from hpsde._progress import ProgressBar, doubts_marker, progress_bar
 from hpsde.errors import AskTellError, InputError, RolloutsFailedError
 from hpsde.learning import measure, sample_contexts
 from hpsde.policy import HierarchicalPolicy
@@ -176,13 +176,22 @@ class _Loop:
         record = self.run.learn_step(more)
         self.task_seconds = 0.0
         value = record.get("greedy_mean_return", record["batch_mean_return"])
+        doubts = doubts_marker([doubt["kind"] for doubt in record["doubts"]])
         self.shown = {"mean_return": value, "options_kept": record["options_kept"], "ess": record["ess"]}
-        self.run.log(f"step {record['updates']}: {record['rollouts']} rollouts, {record['options_kept']} options")
+        self.shown |= {"doubts": doubts}
+        self.run.log(_step_line(record, doubts))
 
     def show(self, counts: dict[str, int], under_way: int) -> None:
         """Bring the progress bar up to date."""
         done, failed = counts["done"] + counts["failed"], counts["failed"]
         self.bar.update(done, under_way=under_way, failed=failed or None, **self.shown)
+
+
+def _step_line(record: Mapping[str, Any], doubts: str | None) -> str:
+    """'step 3: 700 rollouts, 2 options, born 4, died 2, 1 doubt: wide'."""
+    parts = [f"step {record['updates']}: {record['rollouts']} rollouts", f"{record['options_kept']} options"]
+    parts += [f"{name} {' '.join(map(str, record[name]))}" for name in ("born", "died") if record[name]]
+    return ", ".join([*parts, *([doubts] if doubts else [])])
 
 
 def _jobs(rows: Rows, first_ids: dict[int, int], chunk: int) -> list[Job]:
@@ -225,11 +234,16 @@ def _stopped_by_signals(executor: Executor) -> Iterator[Callable[[], bool]]:
 
 
 def write_iterations(run: Run) -> None:
-    """The learning steps as a table for plots: `iterations.csv`. Seconds are summed over the steps."""
+    """The learning steps as a table for plots: `iterations.csv`. Seconds are summed over the steps; of options born
+    and died, and of doubts, it has how many.
+    """
     rows, learning, evaluating = [], 0.0, 0.0
     for record in run.store.steps():
         learning += record.get("learner_seconds") or 0.0
         evaluating += record.get("task_seconds") or 0.0
-        rows.append(record | {"learner_seconds": learning, "task_seconds": evaluating})
+        counted = {name: len(value) for name, value in record.items() if isinstance(value, list)}
+        counted.pop("numbers", None)  # options_kept says how many
+        plain = {name: value for name, value in record.items() if not isinstance(value, list)}
+        rows.append(plain | counted | {"learner_seconds": learning, "task_seconds": evaluating})
     if rows:
         write_csv(run.folder / ITERATIONS, rows)

@@ -32,9 +32,12 @@ def export(store: Store, path: Path, to: str) -> None:
 
 
 def table(store: Store) -> dict[str, list[Any]]:
-    """Columns by name. A context of two numbers is context_1 and context_2; parameters are those that were run."""
+    """Columns by name. A context of two numbers is context_1 and context_2; parameters are those that were run.
+
+    Beside `option`, its place in the policy of then, stands `number`, what it is called from its birth on.
+    """
     names, rows = store.table()
-    store.rows()  # checks every number
+    checked = store.rows()
     columns: dict[str, list[Any]] = {}
     for i, name in enumerate(names):
         values = [row[i] for row in rows]
@@ -50,6 +53,8 @@ def table(store: Store) -> dict[str, list[Any]]:
             columns["as_asked"] = [value is None for value in values]
         else:
             columns[name] = values
+        if name == "option":
+            columns["number"] = checked.number.tolist()
     return columns
 
 
@@ -68,7 +73,7 @@ def _write_parquet(path: Path, columns: dict[str, list[Any]]) -> None:
         raise InputError("parquet needs pyarrow: pip install 'hpsde[parquet]'") from error
     numbers = {"return", "log_density"}
     types = {name: pyarrow.float64() for name in columns if name in numbers or name.startswith(("context_", "param"))}
-    types |= dict.fromkeys(("id", "ask", "option", "seed", "policy", "step"), pyarrow.int64())
+    types |= dict.fromkeys(("id", "ask", "option", "number", "seed", "policy", "step"), pyarrow.int64())
     types |= dict.fromkeys(("status", "reason", "asked_at", "told_at"), pyarrow.string())
     types["as_asked"] = pyarrow.bool_()
     arrays = [pyarrow.array(values, type=types[name]) for name, values in columns.items()]

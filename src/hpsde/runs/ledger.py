@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +22,10 @@ Kind = TypeVar("Kind", bound="Ledger")
 
 @dataclass(frozen=True)
 class Status:
-    """Where a run stands. `open` are the numbers of rollouts that were asked for and not told yet."""
+    """Where a run stands. `open` are the numbers of rollouts that were asked for and not told yet.
+
+    options: every option there has been, as `option_lives` says. doubts: those of the last learning step.
+    """
 
     folder: str
     name: str
@@ -33,6 +37,8 @@ class Status:
     open: tuple[int, ...]
     steps: int
     options_kept: int
+    options: tuple[dict[str, Any], ...]
+    doubts: tuple[dict[str, Any], ...]
     best_return: float | None
     running: dict[str, Any]
 
@@ -118,6 +124,8 @@ class Ledger:
             open=tuple(self.store.open_ids()),
             steps=len(records),
             options_kept=int(records[-1].get("options_kept") or 0) if records else 0,
+            options=tuple(option_lives(records)),
+            doubts=tuple(records[-1].get("doubts", [])) if records else (),
             best_return=self.store.best_return(),
             running=self.lock.holder(),
         )
@@ -133,6 +141,21 @@ class Ledger:
                 file.write(f"{_now()} {text}\n")
         except OSError:
             pass
+
+
+def option_lives(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Number of every option of the learning steps, and after how many rollouts it was born and died (None: it lives).
+
+    Empty where the method does not follow its options from step to step.
+    """
+    lives: dict[int, dict[str, Any]] = {}
+    for record in records:
+        for number in record.get("born", []):
+            lives[number] = {"number": number, "born": record.get("rollouts"), "died": None}
+        for number in record.get("died", []):
+            if number in lives:
+                lives[number]["died"] = record.get("rollouts")
+    return list(lives.values())
 
 
 def _ids(id: Any) -> list[int]:

@@ -57,6 +57,7 @@ def observe(learner: Learner, rows: Rows, chosen: np.ndarray) -> None:
         rows.status[chosen] == "failed",
         rows.option[chosen],
         rows.policy[chosen],
+        rows.number[chosen],
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpsde._checks import check_count
+from hpsde._doubt_entries import doubt_entries
 from hpsde.ask_tell import Learner
 from hpsde.errors import InputError, StorageError
 from hpsde.methods import DEFAULT_METHOD
@@ -31,12 +32,16 @@ LARGEST_ASK = 1_000_000
 
 
 class Asked(NamedTuple):
-    """A rollout to be run: its number, context [S], parameters [D], option (-1: initial policy), and seed."""
+    """A rollout to be run: its id, context [S], parameters [D], option (-1: initial policy), and seed.
+
+    option: place among the policy's options. number: what that option is called from its birth on; 0: initial policy.
+    """
 
     id: int
     context: np.ndarray
     parameters: np.ndarray
     option: int
+    number: int
     log_density: float
     seed: int
 
@@ -133,8 +138,16 @@ class Run(Ledger):
                 policy=learner.info.updates if by_policy else 0,
             )
         return [
-            Asked(number, rows[i], proposal.parameters[i], int(proposal.option[i]), proposal.log_density[i], seeds[i])
-            for i, number in enumerate(ids)
+            Asked(
+                id=ids[i],
+                context=rows[i],
+                parameters=proposal.parameters[i],
+                option=int(proposal.option[i]),
+                number=int(proposal.number[i]),
+                log_density=proposal.log_density[i],
+                seed=seeds[i],
+            )
+            for i in range(len(rows))
         ]
 
     @property
@@ -171,10 +184,13 @@ class Run(Ledger):
                 "iteration": learner.info.updates - 1,
                 "batch_mean_return": float(returns.mean()) if len(returns) else None,
                 **learner.info.as_dict(),
+                "numbers": policy.option_numbers,
+                "doubts": doubt_entries(policy.doubts),
                 "learner_seconds": time.perf_counter() - started,
                 **({} if more is None else more(policy)),
             }
-            self.store.add_step(learner.info.updates, new.id, json_ready(record))
+            record = json_ready(record)
+            self.store.add_step(learner.info.updates, new.id, record)
         self._save(learner)
         return record
 

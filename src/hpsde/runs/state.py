@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from hpsde import (
@@ -21,12 +20,14 @@ from hpsde import (
     ask_tell,
     behaviours,
     density,
+    discovery,
     features,
     gating,
     gaussian,
     gp,
     landscape,
     learner,
+    policy_mixture,
     surface,
     warp,
 )
@@ -35,12 +36,12 @@ from hpsde._archive import read_arrays, write_arrays
 from hpsde._precision import double_precision
 from hpsde._tree import build, flatten
 from hpsde.ask_tell import Learner
+from hpsde.doubts import Doubt
 from hpsde.errors import FileFormatError
-from hpsde.gating import GPGate
 from hpsde.policy import HierarchicalPolicy
 from hpsde.rollouts import Units
 
-FORMAT, VERSION = "hpsde-learner", 5
+FORMAT, VERSION = "hpsde-learner", 6
 
 CLASSES = {
     kind.__name__: kind
@@ -50,6 +51,8 @@ CLASSES = {
         behaviours.Behaviour,
         behaviours.History,
         density.Mixture,
+        discovery.Features,
+        discovery.Found,
         features.Linear,
         features.SquaredExponential,
         gating.GPGate,
@@ -60,9 +63,12 @@ CLASSES = {
         gp.Hyperparameters,
         initial_policies.EstimatedDensity,
         landscape.Landscape,
+        landscape.View,
         learner.Frame,
+        policy_mixture.Posterior,
         surface.Start,
         warp.Warp,
+        Doubt,
         HierarchicalPolicy,
         Units,
     )
@@ -109,16 +115,10 @@ def _digest(arrays: Mapping[str, np.ndarray]) -> str:
 
 @double_precision
 def _without_inverse(value: Any) -> Any:
-    """A policy less the largest part of its Gaussian process, which follows from the rest."""
-    if not isinstance(value, HierarchicalPolicy) or not isinstance(value.gate, GPGate):
-        return value
-    process = value.gate.process._replace(K_inverse=jnp.zeros((0, 0)))
-    return replace(value, gate=value.gate._replace(process=process))
+    """A policy less the largest part of its gate, which follows from the rest."""
+    return replace(value, gate=gating.without_inverse(value.gate)) if isinstance(value, HierarchicalPolicy) else value
 
 
 @double_precision
 def _with_inverse(value: Any) -> Any:
-    if not isinstance(value, HierarchicalPolicy) or not isinstance(value.gate, GPGate):
-        return value
-    process = gp.with_inverse(value.gate.process, value.gate.scores)
-    return replace(value, gate=value.gate._replace(process=process))
+    return replace(value, gate=gating.with_inverse(value.gate)) if isinstance(value, HierarchicalPolicy) else value

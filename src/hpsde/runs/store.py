@@ -18,13 +18,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hpsde._checks import LARGEST, usable_numbers
+from hpsde._doubt_entries import doubts_from
 from hpsde.errors import AskTellError, FileFormatError, StorageError
 
 if TYPE_CHECKING:
     from hpsde.ask_tell import Proposal
 
 APPLICATION_ID = 0x48505344  # "HPSD": what the tool `file` and SQLite know the database by
-VERSION = 1
+VERSION = 2
+READABLE = (1, 2)
 BUSY_SECONDS = 30.0
 
 SCHEMA = """
@@ -61,7 +63,11 @@ COLUMNS = (
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rollouts as arrays. `parameters` are those that were run: as asked, unless others were told."""
+    """Rollouts as arrays. `parameters` are those that were run: as asked, unless others were told.
+
+    option: place among the options of the policy that proposed it, -1 for the initial one. number: what that option is
+    called in all learning steps, 0 for the initial policy.
+    """
 
     id: np.ndarray
     ask: np.ndarray
@@ -69,6 +75,7 @@ class Rows:
     contexts: np.ndarray
     parameters: np.ndarray
     option: np.ndarray
+    number: np.ndarray
     log_density: np.ndarray
     returns: np.ndarray
     seed: np.ndarray
@@ -200,6 +207,8 @@ class Store:
                 "INSERT INTO steps (step, rollouts, record, ended_at) VALUES (?, ?, ?, ?)",
                 (step, len(ids), json.dumps(record), _now()),
             )
+            # A database of version 1 had no lists in its records.
+            connection.execute(f"PRAGMA user_version = {VERSION}")
 
     def rows(self, where: str = "1", values: Sequence[Any] = (), order: str = "id") -> Rows:
         """The rollouts of a query, checked."""
@@ -225,6 +234,7 @@ class Store:
                 contexts=self._numbers("context", found["id"], found["context"], self.context_size),
                 parameters=self._numbers("parameters", found["id"], run, self.parameter_size),
                 option=whole("option"),
+                number=self.option_numbers(found["policy"], found["option"]),
                 log_density=numbers("log_density"),
                 returns=numbers("return"),
                 seed=whole("seed"),
@@ -259,6 +269,19 @@ class Store:
                 raise FileFormatError(f"{self.path}: {name} of rollout {ids[i]} is damaged: {error}") from error
             rows[i] = values
         return rows
+
+    def option_numbers(self, policy: Sequence[int], option: Sequence[int]) -> np.ndarray:
+        """What the options are called that rollouts of these policies and places [N] came from; 0: no option.
+
+        Where the record of the step has no numbers, an option is called by its place, from 1 on.
+        """
+        names = {i + 1: record.get("numbers", []) for i, record in enumerate(self.steps())}
+        numbers = np.array(option, dtype=np.int64) + 1
+        for i, (of, place) in enumerate(zip(policy, option, strict=True)):
+            known = names.get(of, [])
+            if 0 <= place < len(known):
+                numbers[i] = known[place]
+        return numbers
 
     def counts(self) -> dict[str, int]:
         """How many rollouts there are of each status."""
@@ -299,7 +322,7 @@ class Store:
             raise FileFormatError(f"{self.path}: the record of a learning step is damaged: {error}") from error
 
     def table(self) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-        """Names and rows of all columns, for export."""
+        """Names and rows of all columns of the table `rollouts`, for export."""
         return COLUMNS, self._select(f"SELECT {', '.join(_quoted(COLUMNS))} FROM rollouts ORDER BY id")
 
 
@@ -320,8 +343,9 @@ def _check_schema(path: Path, connection: sqlite3.Connection) -> None:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if application != APPLICATION_ID:
         raise FileFormatError(f"{path} is not the database of a run")
-    if version != VERSION:
-        raise FileFormatError(f"{path} has version {version}; this hpsde reads version {VERSION}")
+    if version not in READABLE:
+        known = ", ".join(map(str, READABLE))
+        raise FileFormatError(f"{path} has version {version}; this hpsde reads versions {known}")
     found = connection.execute("SELECT type, sql FROM sqlite_master").fetchall()
     wanted = {statement.strip() for statement in SCHEMA.split(";")} - {""}
     if not wanted <= {sql for _, sql in found} or "trigger" in {kind for kind, _ in found}:
@@ -368,11 +392,20 @@ def _storage_errors(path: Path) -> Iterator[None]:
 
 
 def _record(text: str) -> dict[str, Any]:
-    """The record of a learning step: numbers by name."""
+    """The record of a learning step: numbers by name, options by number, and doubts."""
     record = json.loads(text)
-    values = record.values() if isinstance(record, dict) else [text]
-    if not all(value is None or (isinstance(value, (int, float)) and abs(value) <= LARGEST) for value in values):
+    if not isinstance(record, dict):
         raise ValueError(f"{text[:60]!r} is not numbers by name")
+    for name, value in record.items():
+        if name in ("numbers", "born", "died"):
+            right = isinstance(value, list) and all(type(item) is int and 0 < item < 2**63 for item in value)
+        elif name == "doubts":
+            doubts_from(value)
+            right = True
+        else:
+            right = value is None or (isinstance(value, (int, float)) and abs(value) <= LARGEST)
+        if not right:
+            raise ValueError(f"{name}: {str(value)[:60]!r} is not what it should be")
     return record
 
 

@@ -1,0 +1,337 @@
+"""Which solutions there are: option policies between which the modelled return has a valley.
+
+A mixture of option policies (policy_mixture.py) is fitted to samples of the modelled return (landscape.py). Its
+components, and the options there were before, are candidates. Candidates without a valley between them (valleys.py)
+are one solution; what lies between others, or is far below the best, is none. An old option among the candidates gives
+the solution its number; so an option keeps it, is born when a solution has none, and dies when the model no longer
+shows a hill there, or shows one hill where there were two options.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from hpsde import gaussian, policy_mixture, valleys
+from hpsde.gaussian import LinearGaussian
+from hpsde.landscape import View
+from hpsde.policy_mixture import Posterior
+
+FRESH_STARTS = 3  # of the mixture, whenever the landscape is new
+LOYALTY = 10.0  # nats that a fresh start must gain over the one from the last options
+ANCHORS = 24  # contexts in which candidates are compared
+GOOD, HALF = 3.0, 0.5  # T below the best that a solution may be in a context, and share of the way down to the mean
+SHOWN = 0.25  # of the contexts in which two candidates are good: where so many show a valley, they are two
+BIRTH = 0.5  # the same, where one of the two is an option and the other would be a new one
+REDUNDANT = 0.75  # of the contexts in which a candidate is good: where so many show no valley to another, it is none
+NEIGHBOURS = 5  # nearest candidates that each is compared with
+MOST_COUNTS = 400.0  # that samples of a model may weigh
+SAME = 0.3  # kernel lengths: nearer places have no valley between them
+
+
+class Features(NamedTuple):
+    """Standardised features with a constant: phi -> [1, (phi - centre) / scale]."""
+
+    centre: np.ndarray
+    scale: np.ndarray
+
+    def __call__(self, phi: np.ndarray) -> np.ndarray:
+        """[N, F + 1] of features [N, F]."""
+        return np.concatenate([np.ones((len(phi), 1)), (phi - self.centre) / self.scale], axis=1)
+
+    def raw(self, M: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """b [C, K] and w [C, F, K] of M [C, F + 1, K]: M' [1, standardised phi] = b + w' phi."""
+        w = M[:, 1:] / self.scale[None, :, None]
+        return M[:, 0] - np.einsum("f,cfk->ck", self.centre, w), w
+
+
+def fit_features(phi: np.ndarray) -> Features:
+    """By mean and deviation of the rows."""
+    deviation = phi.std(axis=0)
+    return Features(phi.mean(axis=0), np.where(deviation > 1e-9, deviation, 1.0))
+
+
+class Found(NamedTuple):
+    """The mixture, the option slot of each component [C] (-1: none), and what became of the options.
+
+    kept [O], born [O], died [O]: which slots hold an option, a new one, or one no more. separate: how many maxima the
+    mixture had before they were limited to O_max. unexplored: see landscape.py.
+    """
+
+    posterior: Posterior
+    slots: np.ndarray
+    features: Features
+    view: View
+    kept: np.ndarray
+    born: np.ndarray
+    died: np.ndarray
+    bound: float
+    warm: bool
+    separate: int
+    unexplored: float = float("nan")
+
+
+class Given(NamedTuple):
+    """What is searched: samples [M] with parameters, features, counts, and kernel coordinates for seeds [M, E]."""
+
+    parameters: np.ndarray
+    features: np.ndarray
+    counts: np.ndarray
+    coordinates: np.ndarray
+
+
+def discover(
+    rng: np.random.Generator,
+    given: Given,
+    anchors: tuple[np.ndarray, np.ndarray],
+    model: valleys.Model,
+    view: View,
+    last: tuple[LinearGaussian, np.ndarray] | None,
+    fresh: bool,
+    max_options: int,
+) -> Found:
+    """The solutions. `anchors`: contexts [A, S] and their features [A, F]; `last`: the options and which exist [O]."""
+    features = fit_features(given.features)
+    samples = make_samples(given.parameters, given.features, given.counts, features, view)
+    components = max(24, 2 * max_options)
+    fitted, warm = _fit_mixture(rng, given, samples, view, last, fresh, components, max_options)
+    contexts, phi = anchors
+    new = np.flatnonzero(np.asarray(fitted.posterior.active))
+    curves = np.einsum("af,cfk->cak", features(phi), np.asarray(fitted.posterior.M)[new])
+    old = np.zeros(0, dtype=int)
+    if last is not None:
+        old = np.flatnonzero(last[1])
+        means = np.asarray(gaussian.means(last[0], jnp.asarray(phi)))[old] @ view.V
+        curves = np.concatenate([curves, means])
+    groups = separate_groups(model, curves, contexts)
+    return _number(fitted, features, view, groups, curves, new, old, max_options, last, warm)
+
+
+def make_samples(
+    parameters: np.ndarray, phi: np.ndarray, counts: np.ndarray, features: Features, view: View
+) -> policy_mixture.Samples:
+    """Samples for the mixture: b(y) is the Gaussian of the first rollouts, which have deviation 1."""
+    y = parameters @ view.V
+    variance = np.sum(view.V**2, axis=0)
+    log_background = -0.5 * np.sum(y**2 / variance + np.log(2.0 * np.pi * variance), axis=1)
+    arrays = (y, features(phi), counts, log_background)
+    return policy_mixture.Samples(*(jnp.asarray(each) for each in arrays))
+
+
+def _fit_mixture(
+    rng: np.random.Generator,
+    given: Given,
+    samples: policy_mixture.Samples,
+    view: View,
+    last: tuple[LinearGaussian, np.ndarray] | None,
+    fresh: bool,
+    components: int,
+    max_options: int,
+) -> tuple[policy_mixture.Fit, bool]:
+    """The mixture with the highest bound, the one from the last options being preferred; and whether it is that one."""
+    least = 0.3 / max(10, max_options)
+    neighbours = policy_mixture.nearest_neighbours(given.coordinates)
+
+    def start(known: np.ndarray | None) -> policy_mixture.Fit:
+        labels = policy_mixture.spread_labels(rng, given.coordinates, given.counts, components, known)
+        return policy_mixture.fit(samples, policy_mixture.Start(labels, components, neighbours), least)
+
+    fits, warm = [], False
+    if last is not None and last[1].any():
+        means = np.asarray(gaussian.means(last[0], jnp.asarray(given.features)))[last[1]]
+        known = np.sum(((given.parameters[None] - means) @ view.V) ** 2, axis=-1)
+        fits.append(start(known))
+        warm = True
+    if fresh or not fits:
+        fits += [start(None) for _ in range(FRESH_STARTS)]
+    bounds = np.array([each.bound for each in fits])
+    bounds[0] += LOYALTY if warm else 0.0
+    best = int(np.argmax(bounds))
+    return fits[best], warm and best == 0
+
+
+class Groups(NamedTuple):
+    """Solutions: the group of each candidate [C] (-1: none), named by its highest candidate; their heights [C].
+
+    shares [C, C]: of the contexts in which two candidates are good, the share with a valley between them.
+    """
+
+    labels: np.ndarray
+    heights: np.ndarray
+    shares: np.ndarray
+
+
+def separate_groups(model: valleys.Model, curves: np.ndarray, contexts: np.ndarray) -> Groups:
+    """Candidates y [C, A, K] in contexts [A, S], grouped where the model shows no valley between them."""
+    heights = valleys.heights(model, curves, contexts)
+    best = heights.max(axis=0)
+    above = np.maximum(best - float(model.process.mean), 0.0)
+    good = heights >= best - np.minimum(GOOD * model.temperature, HALF * above)
+    level = np.array([np.mean(h[g]) if g.any() else -np.inf for h, g in zip(heights, good, strict=True)])
+    order = np.argsort(-level, kind="stable")
+    valley = _valleys(model, curves, contexts, good)  # [C, C, A]: 1 valley, 0 none, NaN not known
+    both = good[:, None] & good[None]
+    shares = np.array([[_share(*pair) for pair in zip(*rows, strict=True)] for rows in zip(valley, both, strict=True)])
+    labels = np.full(len(curves), -1)
+    for place, i in enumerate(order):
+        if not good[i].any():
+            continue
+        higher = [j for j in order[:place] if labels[j] >= 0]
+        nearest = min(higher, key=lambda j: shares[i, j], default=i)
+        labels[i] = labels[nearest] if nearest != i and shares[i, nearest] < SHOWN else i
+    return Groups(_without_redundant(labels, order, valley, good), level, shares)
+
+
+def _share(valley: np.ndarray, both: np.ndarray) -> float:
+    """Of the contexts in which two candidates are good, the share with a valley; 1 where there are none."""
+    known = both & ~np.isnan(valley)
+    return float(np.mean(valley[known])) if known.any() else 1.0
+
+
+def _without_redundant(labels: np.ndarray, order: np.ndarray, valley: np.ndarray, good: np.ndarray) -> np.ndarray:
+    """Groups whose leader has, in most of its contexts, no valley to one of the other leaders are none."""
+    leaders = [i for i in order if labels[i] == i]
+    for i in reversed(leaders):
+        others = [j for j in leaders if j != i and labels[j] == j]
+        if not others:
+            continue
+        joined = np.any([(valley[i, j] == 0.0) & good[j] for j in others], axis=0)
+        if np.mean(joined[good[i]]) > REDUNDANT:
+            nearest = others[int(np.argmax([np.sum((valley[i, j] == 0.0) & good[j] & good[i]) for j in others]))]
+            labels[labels == i] = nearest
+    return labels
+
+
+def _valleys(model: valleys.Model, curves: np.ndarray, contexts: np.ndarray, good: np.ndarray) -> np.ndarray:
+    """Whether there is a valley between candidates, in every context where both are good [C, C, A]."""
+    count = len(curves)
+    distance = np.linalg.norm(curves[:, None] - curves[None], axis=-1)  # [C, C, A]
+    both = good[:, None] & good[None]
+    far = np.where(both, distance, np.nan)
+    typical = np.array([[np.nanmedian(row) if np.isfinite(row).any() else np.inf for row in rows] for rows in far])
+    np.fill_diagonal(typical, np.inf)
+    rank = np.argsort(np.argsort(typical, axis=1, kind="stable"), axis=1, kind="stable")
+    asked = (rank < NEIGHBOURS) & np.isfinite(typical)
+    asked = np.triu(asked | asked.T, 1)
+    result = np.where(distance < SAME, 0.0, np.nan)
+    i, j, a = np.nonzero(asked[:, :, None] & both & (distance >= SAME))
+    if len(i):
+        result[i, j, a] = valleys.are_separate(model, curves[i, a], curves[j, a], contexts[a])
+    result = np.where(np.isnan(result), np.swapaxes(result, 0, 1), result)
+    # Pairs that were not asked about lie apart, with others between them.
+    unknown = ~(asked | asked.T | np.eye(count, dtype=bool))
+    return np.where(unknown[:, :, None] & np.isnan(result), 1.0, result)
+
+
+def without_doubtful_births(groups: Groups, count: int) -> np.ndarray:
+    """Labels [C] of the candidates, the first `count` of them new and the others options that were there before.
+
+    A group without an old option is a birth: it must be clearly separate from all that have one, or belongs to the
+    nearest of them.
+    """
+    labels = groups.labels.copy()
+    known = np.unique(labels[count:][labels[count:] >= 0])
+    for g in np.setdiff1d(labels[labels >= 0], known):
+        nearest = min(known, key=lambda h: groups.shares[g, h], default=g)
+        if groups.shares[g, nearest] < BIRTH and nearest != g:
+            labels[labels == g] = nearest
+    return labels
+
+
+def _number(
+    fitted: policy_mixture.Fit,
+    features: Features,
+    view: View,
+    groups: Groups,
+    curves: np.ndarray,
+    new: np.ndarray,
+    old: np.ndarray,
+    max_options: int,
+    last: tuple[LinearGaussian, np.ndarray] | None,
+    warm: bool,
+) -> Found:
+    """Slots for the groups: that of an old option among the candidates, else a free one."""
+    labels, C = without_doubtful_births(groups, len(new)), len(new)
+    names = [g for g in np.unique(labels) if g >= 0]
+    names.sort(key=lambda g: -groups.heights[g])
+    separate = len(names)
+    before = np.zeros(max_options, dtype=bool) if last is None else np.asarray(last[1])
+    slot_of: dict[int, int] = {}
+    for g in names:
+        mine = [o for k, o in enumerate(old) if labels[C + k] == g]
+        if mine:
+            distance = [np.mean(np.linalg.norm(curves[C + list(old).index(o)] - curves[g], axis=-1)) for o in mine]
+            slot_of[g] = int(mine[int(np.argmin(distance))])
+    names = [g for g in names if g in slot_of] + [g for g in names if g not in slot_of]
+    names = names[:max_options]
+    free = [o for o in range(max_options) if o not in slot_of.values()]
+    # A slot that nobody had comes before one that has just become free.
+    free.sort(key=lambda o: bool(before[o]))
+    for g in names:
+        if g not in slot_of:
+            slot_of[g] = free.pop(0)
+    posterior = fitted.posterior
+    slots = np.full(len(np.asarray(posterior.active)), -1)
+    for k, c in enumerate(new):
+        slots[c] = slot_of.get(labels[k], -1) if labels[k] in names else -1
+    posterior, slots = _with_old(posterior, slots, features, view, [slot_of[g] for g in names], last)
+    kept = np.isin(np.arange(max_options), slots[slots >= 0])
+    posterior = posterior._replace(active=jnp.asarray(slots >= 0))
+    born = np.array([slot_of[g] for g in names if not any(labels[C + k] == g for k in range(len(old)))], dtype=int)
+    is_born = np.isin(np.arange(max_options), born)
+    died = before & (~kept | is_born)
+    return Found(posterior, slots, features, view, kept, is_born, died, fitted.bound, warm, separate)
+
+
+def _with_old(
+    posterior: Posterior,
+    slots: np.ndarray,
+    features: Features,
+    view: View,
+    wanted: list[int],
+    last: tuple[LinearGaussian, np.ndarray] | None,
+) -> tuple[Posterior, np.ndarray]:
+    """The mixture with a component for every wanted option that has none: the old option itself."""
+    missing = [o for o in wanted if o not in slots]
+    if not missing or last is None:
+        return posterior, slots
+    M, S, Lambda = (np.array(each) for each in (posterior.M, posterior.S, posterior.Lambda))
+    nu, alpha, slots = np.array(posterior.nu), np.array(posterior.alpha), slots.copy()
+    free = np.flatnonzero(slots < 0)
+    typical = max(float(np.median(alpha[:-1][slots >= 0])) if (slots >= 0).any() else 1.0, 1.0)
+    for o, c in zip(missing, free, strict=False):
+        b, w = np.asarray(last[0].b)[o] @ view.V, np.asarray(last[0].w)[o] @ view.V
+        M[c, 0], M[c, 1:] = b + features.centre @ w, w * features.scale[:, None]
+        size = S.shape[-1]
+        nu[c], alpha[c] = size + 2.0 + typical, typical
+        S[c], Lambda[c] = policy_mixture.SPREAD_0**2 * nu[c] * np.eye(size), typical * np.eye(len(M[c]))
+        slots[c] = o
+    changed = {"M": M, "Lambda": Lambda, "S": S, "nu": nu, "alpha": alpha}
+    return posterior._replace(**{name: jnp.asarray(each) for name, each in changed.items()}), slots
+
+
+def assign(found: Found, parameters: np.ndarray, phi: np.ndarray, max_options: int) -> np.ndarray:
+    """p(o | s_i, xi_i) [O, N] of rollouts, by the components of every option; the background has no say."""
+    samples = make_samples(parameters, phi, np.ones(len(phi)), found.features, found.view)
+    r = np.asarray(policy_mixture.responsibilities(found.posterior, samples))
+    belongs = found.slots[None, :] == np.arange(max_options)[:, None]
+    return belongs @ r
+
+
+def component_policies(found: Found, max_options: int) -> LinearGaussian:
+    """The option policies as the mixture has them: the heaviest component of each; unseen directions as at first."""
+    D = len(found.view.V)
+    features, M = found.features, np.asarray(found.posterior.M)
+    b, w = features.raw(M)
+    unseen = np.eye(D) - found.view.V @ found.view.L
+    S = np.asarray(found.posterior.S) / np.asarray(found.posterior.nu)[:, None, None]
+    result_b, result_w = np.zeros((max_options, D)), np.zeros((max_options, w.shape[1], D))
+    Sigma = np.tile(np.eye(D), (max_options, 1, 1))
+    for o in np.flatnonzero(found.kept):
+        mine = np.flatnonzero(found.slots == o)
+        c = mine[int(np.argmax(np.asarray(found.posterior.alpha)[mine]))]
+        result_b[o], result_w[o] = b[c] @ found.view.L, w[c] @ found.view.L
+        Sigma[o] = found.view.L.T @ S[c] @ found.view.L + unseen @ unseen.T
+    return LinearGaussian(*(jnp.asarray(each) for each in (result_b, result_w, Sigma)))

@@ -1,0 +1,111 @@
+"""What a policy's learner is not sure of, in plain words and with a number, and what to do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """One reason not to trust a policy.
+
+    kind: a short name, such as "unexplained". value: the number behind it. text: what is wrong, with the number, and
+    what to do.
+    """
+
+    kind: str
+    value: float
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Signs(NamedTuple):
+    """What a learner knows of its own work after a learning step; NaN where something is not known.
+
+    explained: R^2 of the rollouts, each predicted from the others. unexplored: share of the variance that is left
+    between the first rollouts. expected, best_first: the return that is expected of the policy, less a standard
+    deviation, and the modelled return that a tenth of the first rollouts exceed. width: of the widest option, in kernel
+    lengths. options, maxima: how many options there are, and how many solutions the model shows. settled: learning
+    steps since that number last changed. outside: share of the newest rollouts that lie against or beyond the bounds of
+    a uniform initial policy.
+    """
+
+    explained: float
+    unexplored: float
+    expected: float
+    best_first: float
+    width: float
+    options: int
+    maxima: int
+    settled: int
+    outside: float
+
+
+EXPLAINED = 0.1
+UNEXPLORED = 0.5
+WIDTH = 1.5
+SETTLED = 3
+OUTSIDE = 0.1
+
+
+def find_doubts(signs: Signs) -> tuple[Doubt, ...]:
+    """Every reason not to trust a policy, the gravest first."""
+    found = []
+
+    def doubt(kind: str, value: float, text: str) -> None:
+        found.append(Doubt(kind, float(value), text))
+
+    if signs.maxima == 0 or signs.explained < EXPLAINED:
+        share = max(signs.explained, 0.0) if np.isfinite(signs.explained) else 0.0
+        doubt(
+            "unexplained",
+            share,
+            f"The model explains {100 * share:.0f} % of the returns' variance: it hardly knows what they depend on. "
+            "More initial rollouts may help; check that the returns depend on the parameters at all.",
+        )
+    if signs.unexplored > UNEXPLORED:
+        doubt(
+            "few",
+            signs.unexplored,
+            f"Between the first rollouts {100 * signs.unexplored:.0f} % of the variance is unknown: solutions may lie "
+            "there unseen. Raise initial_rollouts.",
+        )
+    if signs.expected < signs.best_first:
+        doubt(
+            "not-better",
+            signs.expected,
+            f"The policy is sure of a return of {signs.expected:.4g}, and a tenth of the first rollouts had more than "
+            f"{signs.best_first:.4g}: nothing has been gained yet. More rollouts, or more initial ones.",
+        )
+    if signs.width > WIDTH:
+        doubt(
+            "wide",
+            signs.width,
+            f"An option varies over {signs.width:.2g} kernel lengths, more than the solution it stands for is wide. "
+            "More rollouts narrow it.",
+        )
+    if signs.maxima > signs.options:
+        doubt(
+            "unheld",
+            signs.maxima - signs.options,
+            f"The model shows {signs.maxima} maxima and there are {signs.options} options. Raise max_options.",
+        )
+    if signs.settled < SETTLED:
+        doubt(
+            "unsettled",
+            signs.settled,
+            f"The number of options changed {signs.settled} learning steps ago. Go on until it stays the same.",
+        )
+    if signs.maxima and signs.outside > OUTSIDE:
+        doubt(
+            "bound",
+            signs.outside,
+            f"{100 * signs.outside:.0f} % of the newest rollouts lie against the bounds of the initial distribution: "
+            "better parameters may lie beyond. Widen it.",
+        )
+    return tuple(found)

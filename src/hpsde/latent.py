@@ -1,0 +1,179 @@
+"""Latent options: p(o | s, xi) through density estimation (paper, "Return-Weighted Density Estimation").
+
+By default the density is that of samples of the modelled return, and its mixture one of option policies (discovery.py).
+The paper's own form estimates a mixture of joint Gaussians over [s, xi], or over its Laplacian eigenmap, from the
+rollouts weighted by W~ (density.py).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hpsde import density, discovery, gaussian, gp, landscape, valleys, weights
+from hpsde._shapes import Array
+from hpsde.density import Mixture
+from hpsde.discovery import Found
+from hpsde.embedding import LaplacianEigenmaps
+from hpsde.gaussian import LinearGaussian
+from hpsde.landscape import Landscape
+from hpsde.rollouts import Data
+from hpsde.settings import Settings
+from hpsde.weighing import weigh
+
+RESTARTS = 8  # of the mixture of joint Gaussians, besides the last one
+
+Options = tuple[LinearGaussian, np.ndarray]  # the option policies, and which of them exist [O]
+
+
+class Latent(NamedTuple):
+    """Which options exist [O], and p(o | s_i, xi_i) [O, N]; with the mixture that says so, and its bound."""
+
+    kept: np.ndarray
+    responsibilities: np.ndarray
+    bound: float = 0.0
+    warm: bool = False
+    found: Found | None = None
+    mixture: Mixture | None = None
+    new: bool = True  # sought by this very step
+
+
+def nothing_known(data: Data, settings: Settings) -> Latent:
+    """One option that has all rollouts."""
+    kept = np.arange(settings.max_options) == 0
+    return Latent(kept, kept[:, None] * data.mask[None].astype(float))
+
+
+def find_solutions(
+    key: Array,
+    data: Data,
+    surveyed: Landscape,
+    fresh: bool,
+    importance: weights.ImportanceWeights,
+    last: Options | None,
+    settings: Settings,
+) -> Latent:
+    """The solutions that the landscape shows; `fresh` says that it is another than the last time."""
+    size = data.contexts.shape[1]
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    chosen = landscape.choose(data.initial, data.mask)
+    process = landscape.condition(surveyed, data.joint, size, data.returns, chosen, len(data.mask))
+    count = max(landscape.SAMPLES, landscape.PER_OPTION * settings.max_options)
+    rows, starts = chain_starts(rng, data, np.asarray(importance.weights), last, count)
+    moved, scores = landscape.sample(key, surveyed, process, starts, size, data.bounds, surveyed.temperature)
+    # Clip at the best known score, so that samples do not abandon the weaker solution.
+    counts = sample_counts(data, rows, np.minimum(scores, surveyed.warp.scores[-1]), surveyed.temperature, settings)
+    axes = np.eye(moved.shape[1]) if surveyed.axes is None else np.asarray(surveyed.axes)
+    lengths = np.minimum(np.exp(np.asarray(surveyed.hyperparameters.log_lengths)), 1.0)
+    coordinates = np.roll(moved, -size, axis=1) @ axes.T / lengths
+    usable = np.flatnonzero(data.mask)
+    anchors = usable[gp.spread_subset(len(usable), discovery.ANCHORS if size else 1)]
+    found = discovery.discover(
+        rng,
+        discovery.Given(moved[:, size:], data.features[rows], counts, coordinates),
+        (data.contexts[anchors], data.features[anchors]),
+        valleys.Model(process, jnp.asarray(axes), jnp.asarray(surveyed.view.L), surveyed.temperature),
+        surveyed.view,
+        last,
+        fresh,
+        settings.max_options,
+    )
+    known, first = landscape.scores_of(surveyed, data.returns[chosen]), np.flatnonzero(data.initial[chosen])
+    found = found._replace(unexplored=landscape.unexplored(surveyed, process, known, first))
+    return as_found(data, found, settings)._replace(new=True)
+
+
+def as_found(data: Data, found: Found, settings: Settings) -> Latent:
+    """The rollouts assigned to solutions that were found before."""
+    responsibilities = discovery.assign(found, data.parameters, data.features, settings.max_options)
+    responsibilities = _assigned(responsibilities, settings) * data.mask
+    return Latent(found.kept, responsibilities, found.bound, found.warm, found=found, new=False)
+
+
+def sample_counts(
+    data: Data, rows: np.ndarray, scores: np.ndarray, temperature: float, settings: Settings
+) -> np.ndarray:
+    """Weights exp((m - V(s)) / T) of samples with scores m in the contexts of these rows; they sum to the ESS."""
+    every = np.ones(len(rows), dtype=bool)
+    target = data._replace(
+        contexts=data.contexts[rows],
+        parameters=data.parameters[rows],
+        features=data.features[rows],
+        log_behaviour=np.zeros(len(rows)),
+        mask=every,
+        initial=every,
+    )
+    share = weigh(scores, target, temperature, True, settings).weights
+    share, ess = weights.truncated(share, 1.0 / np.sqrt(len(rows)))
+    return np.asarray(share) * min(float(ess), discovery.MOST_COUNTS)
+
+
+def chain_starts(
+    rng: np.random.Generator, data: Data, share: np.ndarray, last: Options | None, count: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows whose contexts `count` samples are in, and where they start [M, S + D].
+
+    At first from initial rollouts; later half of them, a quarter from rollouts by their weight, a quarter from the
+    options' means.
+    """
+    first = np.flatnonzero(data.mask & data.initial)
+    first = first if len(first) else np.flatnonzero(data.mask)
+    if last is None:
+        rows = np.resize(rng.permutation(first), count)
+        return rows, data.joint[rows]
+    at_random = np.resize(rng.permutation(first), count // 2)
+    by_weight = rng.choice(len(share), count // 4, p=share / share.sum())
+    of_options = rng.choice(np.flatnonzero(data.mask), count - count // 2 - count // 4)
+    rows = np.concatenate([at_random, by_weight, of_options])
+    starts = data.joint[rows]
+    means = np.asarray(gaussian.means(last[0], jnp.asarray(data.features[of_options])))[last[1]]
+    places = np.arange(len(of_options))
+    starts[-len(of_options) :, data.contexts.shape[1] :] = means[places % len(means), places]
+    return rows, starts
+
+
+def estimate_density(
+    key: Array, data: Data, importance: weights.ImportanceWeights, last: Mixture | None, settings: Settings
+) -> Latent:
+    """The paper's form: joint Gaussians over the weighted rollouts, or over their Laplacian eigenmap.
+
+    Weights are counts: what they sum to is what the data weigh.
+    """
+    points = data.joint
+    if settings.embedding_dimensions:
+        # An embedding is new every time: there is nothing to start from.
+        points, last = LaplacianEigenmaps(settings.embedding_dimensions).fit(data.joint, data.mask).coordinates, None
+    total = {"ess": float(importance.ess), "n": float(data.mask.sum()), "one": 1.0}[settings.weight_sum]
+    x, counts = jnp.asarray(points), importance.weights * total
+    mixture, fitted = density.fit(
+        key,
+        x,
+        counts,
+        density.default_prior(x, counts, settings.max_options),
+        max_components=settings.max_options,
+        restarts=RESTARTS,
+        warm=last,
+        method=settings.density,
+    )
+    warm = last is not None and int(fitted.chosen) == len(fitted.bounds) - 1
+    mass = np.asarray(mixture.mass)
+    kept = (mass > 0.0) & (mass >= settings.minimum_share * mass.sum())
+    kept[np.argmax(mass)] = True
+    mixture = density.select(mixture, jnp.asarray(kept))
+    responsibilities = np.exp(np.asarray(_log_responsibilities(mixture, jnp.asarray(points)))).T
+    responsibilities = _assigned(responsibilities, settings) * data.mask
+    kept = kept & (responsibilities.sum(axis=1) > 0.0)
+    return Latent(kept, responsibilities, float(fitted.lower_bound), warm, mixture=mixture)
+
+
+_log_responsibilities = jax.jit(density.log_responsibilities)
+
+
+def _assigned(responsibilities: np.ndarray, settings: Settings) -> np.ndarray:
+    """The responsibilities [O, N], or all of a sample for its likeliest option."""
+    if settings.assignment == "soft":
+        return responsibilities
+    return (np.arange(len(responsibilities))[:, None] == responsibilities.argmax(axis=0)).astype(float)

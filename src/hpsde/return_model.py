@@ -1,0 +1,104 @@
+"""The return function as approximated from all rollouts (Algorithm 1, "approximate the return function").
+
+Two processes share its work. The *surface* follows the policy: the gate and the options' steps ask it.
+The *landscape* (landscape.py) keeps the view of the first rollouts: solutions are sought in it.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hpsde import gp, landscape, outliers, surface
+from hpsde._padding import pad_rows
+from hpsde._shapes import Array
+from hpsde.landscape import Landscape
+from hpsde.rollouts import Data
+from hpsde.settings import Settings
+from hpsde.surface import Surface
+from hpsde.weighing import compute_weights, weigh
+
+
+def approximate_return(
+    key: Array, data: Data, spreads: np.ndarray, start: surface.Start, distrusted: np.ndarray, settings: Settings
+) -> tuple[Surface | None, Data]:
+    """The Gaussian process that approximates the return function, and the rollouts without those it cannot be true of.
+
+    It comes first, and not after the options as in Algorithm 1: options are sought in it. `spreads` [D + S]: how much
+    the numbers [xi, s] vary beside one another; see `rollouts.Units.spreads`. `distrusted` are rollouts that were left
+    out the last time.
+    """
+    if not surface.is_needed(settings):
+        return None, data
+    data = data._replace(mask=data.mask & ~pad_rows(distrusted, len(data.mask)))
+    found = _fit(key, data, None, spreads, start, settings)
+    while settings.warp == "clip" and (bad := _suspects(found, data)).any():
+        fewer = data._replace(mask=data.mask & ~bad)
+        again = _fit(key, fewer, None, spreads, start, settings)
+        if surface.evidence(again) - surface.evidence(found) < outliers.GAIN:
+            break
+        found, data = again, fewer
+    return found, data
+
+
+def _suspects(found: Surface, data: Data) -> np.ndarray:
+    """Which rollouts have returns far too high [N]."""
+    bad = np.zeros(len(data.mask), dtype=bool)
+    if not found.binary:
+        bad[found.rows] = outliers.suspects(found.process, np.asarray(found.scores))[: len(found.rows)]
+    return bad
+
+
+def _fit(
+    key: Array, data: Data, temperature: float | None, spreads: np.ndarray, start: surface.Start, settings: Settings
+) -> Surface:
+    # Which returns are good, for the warp; pi_old is not known yet, and not needed for that.
+    share = np.asarray(compute_weights(data, temperature, settings).weights)
+    size = data.contexts.shape[1]
+    return surface.fit(key, data.joint, size, data.returns, share, data.mask, spreads, start, settings)
+
+
+def survey(
+    key: Array,
+    data: Data,
+    approximated: Surface | None,
+    spreads: np.ndarray,
+    last: Landscape | None,
+    temperature: float | None,
+    settings: Settings,
+) -> Landscape | None:
+    """The landscape in which options are sought: the last one, or one whose kernel these rollouts have been fitted to.
+
+    The first is the surface itself. None where it explains nothing, or where nobody asks for one.
+    """
+    count, size = int(data.mask.sum()), data.parameters.shape[1]
+    if approximated is None or settings.density != "options":
+        return None
+    if last is None:
+        if not surface.explains(approximated):
+            return None
+        T = float(weigh(modelled_scores(data, approximated), data, None, True, settings).temperature)
+        return landscape.make(approximated, size, count, T)
+    if not landscape.is_old(last, count):
+        return last
+    part = np.isin(np.arange(len(data.mask)), landscape.choose(data.initial, data.mask))
+    seen = data._replace(mask=part, returns=np.maximum(data.returns, last.warp.returns[0]))
+    found = _fit(key, seen, temperature, spreads, last.start, settings)
+    return landscape.make(found, size, count, last.temperature, last.warp)
+
+
+def modelled_scores(data: Data, approximated: Surface) -> np.ndarray:
+    """The mean of the process at the rollouts [N]; those outside the mask have the lowest."""
+    z = np.roll(data.joint, -data.contexts.shape[1], axis=1)
+    z = z if approximated.axes is None else z @ np.asarray(approximated.axes).T
+    scores = np.asarray(_predict_mean(approximated.process, jnp.asarray(z)))
+    return np.where(data.mask, scores, scores[data.mask].min())
+
+
+def smoothed(data: Data, approximated: Surface) -> Data:
+    """The rollouts with their modelled returns: what noise and luck have added is gone."""
+    return data._replace(returns=approximated.warp.inverse(modelled_scores(data, approximated)))
+
+
+_predict_mean = jax.jit(gp.predict_mean)

@@ -1,0 +1,138 @@
+"""Valleys of the modelled return between two policies, at the same context.
+
+Two policies are one solution where one can be changed into the other, context by context, without the return falling.
+From mu_i(s) to mu_j(s) the model's mean m is followed along the straight way, whose points then climb across it (with
+several parameters the pass may lie beside the straight way). The dip is how far m falls below the lower end:
+
+    dip(s) = min(m(mu_i(s), s), m(mu_j(s), s)) - min_t m(x_t, s).
+
+It counts as a valley if it is more than a share of T, and more than a posterior standard deviation of that difference,
+which the process knows: the covariance of the two places is that of one unknown function.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hpsde import gp
+from hpsde._precision import single
+from hpsde._shapes import Array, Float, Int
+
+BETWEEN = 9  # points on the way, without its ends
+CLIMBS = 10  # steps of these points across the way
+STRIDE = 0.2  # of the first of these steps, in kernel lengths
+DEPTH = 0.3  # of T: a lesser dip is none
+DOUBT = 1.0  # standard deviations of the difference that a dip must exceed
+
+
+class Model(NamedTuple):
+    """The process, its axes [E, Z], the way back from y to parameters L [K, D], and T in its scores."""
+
+    process: gp.GP
+    axes: Float[Array, "E Z"]
+    L: Float[Array, "K D"]
+    temperature: float
+
+
+def heights(model: Model, curves: np.ndarray, contexts: np.ndarray) -> np.ndarray:
+    """m [C, A] on curves y [C, A, K] in contexts [A, S]."""
+    flat = curves.reshape(-1, curves.shape[-1])
+    s = np.tile(contexts, (len(curves), 1))
+    rows = _padded(len(flat))
+    values = _heights(*_lean(model), single(_pad(flat, rows)), single(_pad(s, rows)))
+    return np.asarray(values, dtype=float)[: len(flat)].reshape(curves.shape[:2])
+
+
+def are_separate(model: Model, first: np.ndarray, second: np.ndarray, contexts: np.ndarray) -> np.ndarray:
+    """Whether there is a valley [B] between places y [B, K] and [B, K] in contexts [B, S]."""
+    count, rows = len(first), _padded(len(first))
+    lowest, dip, end = _dips(*_lean(model), *(single(_pad(each, rows)) for each in (first, second, contexts)))
+    dip, lowest, end = (np.asarray(each, dtype=float)[:count] for each in (dip, lowest, end))
+    deep = dip > DEPTH * model.temperature
+    if deep.any():
+        lower = np.where(end[:, None] == 0, first, second)
+        deviation = _deviation(model, lowest[deep], lower[deep], contexts[deep])
+        deep[deep] = dip[deep] > DOUBT * deviation
+    return deep
+
+
+def _lean(model: Model) -> tuple[gp.GP, Array, Array]:
+    return single((model.process._replace(K_inverse=jnp.zeros((0, 0))), model.axes, model.L))
+
+
+def _padded(count: int) -> int:
+    size = 64
+    while size < count:
+        size *= 2
+    return size
+
+
+def _pad(array: np.ndarray, rows: int) -> np.ndarray:
+    return np.concatenate([array, np.zeros((rows - len(array), array.shape[1]))])
+
+
+def _points(axes: Array, L: Array, y: Array, s: Array) -> Array:
+    return jnp.concatenate([y @ L, s], axis=-1) @ axes.T
+
+
+@jax.jit
+def _heights(process: gp.GP, axes: Array, L: Array, y: Float[Array, "B K"], s: Float[Array, "B S"]) -> Array:
+    return gp.predict_mean(process, _points(axes, L, y, s))
+
+
+@jax.jit
+def _dips(
+    process: gp.GP, axes: Array, L: Array, first: Float[Array, "B K"], second: Float[Array, "B K"], s: Array
+) -> tuple[Float[Array, "B K"], Float[Array, " B"], Int[Array, " B"]]:
+    """Where m is lowest on the way, how far below the lower end, and which end that is."""
+    share = jnp.arange(1, BETWEEN + 1) / (BETWEEN + 1.0)
+    share = share.astype(first.dtype)
+    y = first[:, None] + share[None, :, None] * (second - first)[:, None]
+    along = second - first
+    along = along / jnp.maximum(jnp.linalg.norm(along, axis=1, keepdims=True), 1e-9)
+    contexts = jnp.broadcast_to(s[:, None], (*y.shape[:2], s.shape[1]))
+
+    def value(y: Array) -> Array:
+        points = _points(axes, L, y, contexts)
+        return gp.predict_mean(process, points.reshape(-1, points.shape[-1])).reshape(y.shape[:2])
+
+    def climb(t: Array | int, y: Array) -> Array:
+        slope = jax.grad(lambda at: jnp.sum(value(at)))(y)
+        slope = slope - jnp.sum(slope * along[:, None], axis=-1, keepdims=True) * along[:, None]
+        steepness = jnp.linalg.norm(slope, axis=-1, keepdims=True)
+        steepest = jnp.max(steepness, axis=1, keepdims=True)
+        return y + STRIDE * (1.0 - t / CLIMBS) * slope / jnp.maximum(steepest, 1e-9)
+
+    if first.shape[1] > 1:
+        y = jax.lax.fori_loop(0, CLIMBS, climb, y)
+    between = value(y)
+    ends = jnp.stack([_heights(process, axes, L, each, s) for each in (first, second)])
+    at = jnp.argmin(between, axis=1)
+    lowest = jnp.take_along_axis(y, at[:, None, None], axis=1)[:, 0]
+    return lowest, jnp.min(ends, axis=0) - jnp.min(between, axis=1), jnp.argmin(ends, axis=0)
+
+
+def _deviation(model: Model, y: np.ndarray, other: np.ndarray, s: np.ndarray) -> np.ndarray:
+    """Posterior standard deviation [B] of m(y) - m(other), in contexts s."""
+    A, L = np.asarray(model.axes), np.asarray(model.L)
+    lengths = np.exp(np.asarray(model.process.hyperparameters.log_lengths))
+    variance = np.exp(2.0 * float(model.process.hyperparameters.log_signal))
+    known = np.asarray(model.process.mask)
+    z = np.asarray(model.process.z)[known] / lengths
+    K_inverse = np.asarray(model.process.K_inverse)[np.ix_(known, known)]
+
+    def places(y: np.ndarray) -> np.ndarray:
+        return (np.concatenate([y @ L, s], axis=1) @ A.T - np.asarray(model.process.centre)) / lengths
+
+    def kernel(a: np.ndarray) -> np.ndarray:
+        squares = np.sum(a**2, axis=1)[:, None] + np.sum(z**2, axis=1)[None] - 2.0 * a @ z.T
+        return variance * np.exp(-0.5 * np.maximum(squares, 0.0))
+
+    a, b = places(y), places(other)
+    difference = kernel(a) - kernel(b)
+    prior = 2.0 * variance * (1.0 - np.exp(-0.5 * np.sum((a - b) ** 2, axis=1)))
+    return np.sqrt(np.maximum(prior - np.sum((difference @ K_inverse) * difference, axis=1), 0.0))

@@ -1,0 +1,256 @@
+"""Which solutions there are: known curves on a known return, numbers that are kept, births, deaths, and redundancy."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from hpsde import discovery, gp
+from hpsde.discovery import Given, Groups, discover, fit_features, separate_groups
+from hpsde.gaussian import LinearGaussian, means
+from hpsde.landscape import View
+from hpsde.valleys import Model
+
+LENGTH, O = 0.5, 4
+VIEW = View(np.eye(1) / LENGTH, np.eye(1) * LENGTH)
+ANCHORS = np.linspace(-1.2, 1.2, 12)[:, None]
+
+
+def lines(s):
+    """The best parameters in every context [3, N]: three parallel lines."""
+    return np.array([-1.5, 0.0, 1.5])[:, None] + 0.3 * s[None]
+
+
+def three_lines(xi, s, heights=(1.0, 1.0, 1.0)):
+    return np.asarray(heights) @ np.exp(-0.5 * ((xi[None] - lines(s)) / 0.3) ** 2)
+
+
+def make_model(function=three_lines, n=600, temperature=0.3):
+    z = np.random.default_rng(0).uniform([-2.5, -1.5], [2.5, 1.5], (n, 2))
+    hyperparameters = gp.Hyperparameters(jnp.log(jnp.asarray([LENGTH, 1.5])), jnp.asarray(0.0), jnp.log(1e-2))
+    process = gp.posterior(hyperparameters, z, function(z[:, 0], z[:, 1]), np.ones(n, dtype=bool))
+    return Model(process, jnp.eye(2), jnp.asarray(VIEW.L), temperature)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return make_model()
+
+
+def curves_of(*offsets, slope=0.3):
+    """Curves y [C, A, 1] in kernel lengths of lines xi = offset + slope s."""
+    return np.stack([(offset + slope * ANCHORS) / LENGTH for offset in offsets])
+
+
+def groups_of(model, curves):
+    return separate_groups(model, curves, ANCHORS).labels
+
+
+def options_at(offsets, slots=O, slope=0.3):
+    """Options whose features are the context, in the first slots; the others do not exist."""
+    b = np.zeros((slots, 1))
+    b[: len(offsets), 0] = offsets
+    policies = LinearGaussian(jnp.asarray(b), jnp.full((slots, 1, 1), slope), jnp.full((slots, 1, 1), 0.01))
+    return policies, np.arange(slots) < len(offsets)
+
+
+def make_given(offsets, n=240, seed=0):
+    """Samples on the lines with these offsets."""
+    rng = np.random.default_rng(seed)
+    s = rng.uniform(-1.4, 1.4, (n, 1))
+    xi = np.asarray(offsets)[np.arange(n) % len(offsets)][:, None] + 0.3 * s + 0.05 * rng.normal(size=(n, 1))
+    return Given(xi, s, np.full(n, 0.8), np.hstack([xi / LENGTH, s / 1.5]))
+
+
+def find(model, offsets=(-1.5, 0.0, 1.5), last=None, fresh=True, seed=0, slots=O):
+    rng = np.random.default_rng(seed)
+    return discover(rng, make_given(offsets), (ANCHORS, ANCHORS), model, VIEW, last, fresh, slots)
+
+
+def offsets_of(found, slots=O):
+    """Where each slot's policy is at s = 0."""
+    b = np.asarray(discovery.component_policies(found, slots).b)[:, 0]
+    return [round(float(b[o]), 1) if found.kept[o] else None for o in range(slots)]
+
+
+# ---------------------------------------------------------------- groups of curves
+
+
+def test_curves_on_the_same_ridge_are_one_group_and_others_are_not(model):
+    labels = groups_of(model, curves_of(-1.5, 1.5, -1.42, 0.0, 1.55))
+    assert labels[0] == labels[2]
+    assert labels[1] == labels[4]
+    assert len(set(labels)) == 3
+    assert np.all(labels >= 0)
+
+
+def test_the_order_of_the_candidates_does_not_matter(model):
+    curves, order = curves_of(-1.5, 1.5, -1.42, 0.0, 1.55), np.array([3, 0, 4, 2, 1])
+    one, other = groups_of(model, curves)[order], groups_of(model, curves[order])
+    assert_array_equal(one[:, None] == one[None], other[:, None] == other[None])
+
+
+def test_a_group_is_named_by_its_highest_curve_whose_height_it_has(model):
+    found = separate_groups(model, curves_of(-1.42, -1.5, 1.5), ANCHORS)
+    assert isinstance(found, Groups)
+    assert_array_equal(found.labels, [1, 1, 2])
+    assert_allclose(found.heights[1:], 1.0, atol=0.03)
+    assert_allclose(found.heights[0], np.exp(-0.5 * (0.08 / 0.3) ** 2), atol=0.03)
+
+
+def test_a_curve_in_a_valley_is_no_solution(model):
+    assert groups_of(model, curves_of(-1.5, 0.75, 1.5))[1] == -1
+
+
+def test_a_ridge_far_below_the_best_is_no_solution():
+    """Half of the way down to the mean, or GOOD T, whichever is less, may be missing."""
+    for height, wanted in ((0.8, 3), (0.2, 2)):
+        low = make_model(lambda xi, s, h=height: three_lines(xi, s, (1.0, h, 1.0)))
+        assert len(set(groups_of(low, curves_of(-1.5, 0.0, 1.5))) - {-1}) == wanted
+
+
+def test_lines_that_cross_are_two_solutions():
+    cross = make_model(lambda xi, s: np.exp(-0.5 * ((np.abs(xi) - np.abs(s)) / 0.3) ** 2), temperature=0.2)
+    curves = np.concatenate([curves_of(0.0, slope=1.0), curves_of(0.0, slope=-1.0)])
+    assert len(set(groups_of(cross, curves))) == 2
+    # One that turns round at the crossing is made of both: in every context one of them is as good, and no valley away.
+    bent = np.concatenate([curves, np.abs(ANCHORS)[None] / LENGTH])
+    labels = groups_of(cross, bent)
+    assert labels[2] in (labels[0], labels[1])
+    assert len(set(labels)) == 2
+
+
+# ---------------------------------------------------------------- discovery
+
+
+def test_the_three_lines_are_found(model):
+    found = find(model)
+    assert found.separate == found.kept.sum() == 3
+    assert sorted(each for each in offsets_of(found) if each is not None) == [-1.5, 0.0, 1.5]
+    assert_array_equal(found.born, found.kept)
+    assert not found.died.any()
+    assert not found.warm
+
+
+def test_the_policies_of_components_are_the_lines(model):
+    found = find(model)
+    policies = discovery.component_policies(found, O)
+    s = np.linspace(-1.0, 1.0, 5)
+    curves = np.asarray(means(policies, jnp.asarray(s[:, None])))[found.kept, :, 0]
+    assert_allclose(np.sort(curves, axis=0), lines(s), atol=0.08)
+    assert np.all(np.asarray(policies.Sigma)[found.kept] > 0.0)
+
+
+def test_rollouts_belong_to_the_line_they_are_on(model):
+    found = find(model)
+    s = np.zeros((3, 1))
+    r = discovery.assign(found, np.array([[-1.5], [0.0], [1.5]]), s, O)
+    assert_allclose(r.sum(axis=0), 1.0, rtol=1e-9)
+    assert_allclose(r.max(axis=0), 1.0, atol=1e-3)
+    assert [offsets_of(found)[o] for o in r.argmax(axis=0)] == [-1.5, 0.0, 1.5]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
+@pytest.mark.parametrize("moved", [0.0, 0.06, -0.06])
+def test_options_keep_their_slots_however_they_are_ordered_and_when_they_move(model, order, moved):
+    offsets = np.array([-1.5, 0.0, 1.5])[list(order)]
+    found = find(model, last=options_at(offsets + moved))
+    assert offsets_of(found) == [*offsets.tolist(), None]
+    assert not found.born.any()
+    assert not found.died.any()
+
+
+def test_a_solution_without_an_option_is_born_in_a_free_slot(model):
+    policies, kept = options_at([1.5, 9.0, -1.5])
+    kept = kept & (np.arange(O) != 1)
+    found = find(model, last=(policies, kept))
+    assert offsets_of(found)[0] == 1.5
+    assert offsets_of(found)[2] == -1.5
+    assert_array_equal(np.flatnonzero(found.born), [1])
+    assert offsets_of(found)[1] == 0.0
+    assert not found.died.any()
+
+
+def test_an_option_where_the_model_shows_no_hill_dies(model):
+    found = find(model, last=options_at([-1.5, 0.75, 1.5]))
+    assert [offsets_of(found)[o] for o in (0, 2)] == [-1.5, 1.5]
+    assert found.died[1]
+    # The line between is another solution, and not in the slot that has just become free while there is another.
+    assert_array_equal(np.flatnonzero(found.born), [3])
+    assert offsets_of(found)[3] == 0.0
+
+
+def test_of_two_options_on_one_hill_one_dies(model):
+    found = find(model, last=options_at([-1.5, -1.44, 0.0, 1.5]))
+    assert found.kept.sum() == 3
+    assert found.died.sum() == 1
+    assert found.died[0] != found.died[1]
+    assert not found.born.any()
+
+
+def test_an_option_without_samples_lives_where_the_model_shows_its_hill(model):
+    """Samples on two lines alone: the third is a solution as long as its curve is one."""
+    found = find(model, offsets=(-1.5, 1.5), last=options_at([-1.5, 0.0, 1.5]))
+    assert offsets_of(found) == [-1.5, 0.0, 1.5, None]
+    assert np.asarray(found.posterior.active).sum() >= 3
+    r = discovery.assign(found, np.array([[0.02]]), np.zeros((1, 1)), O)
+    assert r[1, 0] > 0.9
+
+
+def test_a_component_between_two_hills_is_dropped(model):
+    """Samples of a line that goes from one ridge to the next: no context in which it is a solution of its own."""
+    found = find(model, offsets=(-1.5, -0.75, 0.0, 1.5))
+    assert sorted(each for each in offsets_of(found) if each is not None) == [-1.5, 0.0, 1.5]
+
+
+def test_no_more_than_the_slots_and_the_old_ones_first(model):
+    policies, kept = options_at([1.5], slots=2)
+    found = find(model, last=(policies, kept), slots=2)
+    assert found.separate == 3
+    assert found.kept.sum() == 2
+    assert offsets_of(found, 2)[0] == 1.5
+
+
+def test_a_start_from_the_last_options_is_taken_while_the_landscape_lasts(model):
+    last = options_at([-1.5, 0.0, 1.5])
+    assert find(model, last=last, fresh=False).warm
+    nobody = last[0], np.zeros(O, dtype=bool)
+    assert not find(model, last=nobody, fresh=False).warm
+
+
+# ---------------------------------------------------------------- features
+
+
+def test_standardised_features_lead_back_to_raw_coefficients():
+    rng = np.random.default_rng(0)
+    phi = rng.normal(size=(50, 3)) * [2.0, 0.1, 0.0] + [5.0, -4.0, 7.0]
+    features = fit_features(phi)
+    standard = features(phi)
+    assert_allclose(standard[:, 1:3].std(axis=0), 1.0, rtol=1e-9)
+    assert_allclose(standard[:, 3], 0.0, atol=1e-12)  # one that never varies
+    M = rng.normal(size=(2, 4, 3))
+    b, w = features.raw(M)
+    truth = np.einsum("nf,cfk->cnk", standard, M)
+    assert_allclose(b[:, None] + np.einsum("nf,cfk->cnk", phi, w), truth, rtol=1e-9, atol=1e-9)
+
+
+def test_the_background_is_the_density_of_the_first_rollouts():
+    """Standard Gaussian parameters, seen along orthogonal combinations of some length."""
+    turn = np.linalg.qr(np.random.default_rng(1).normal(size=(3, 3)))[0][:, :2]
+    view = View(turn * [2.0, 5.0], (turn / [2.0, 5.0]).T)
+    xi = np.random.default_rng(2).normal(size=(4000, 3))
+    phi = np.zeros((4000, 0))
+    samples = discovery.make_samples(xi, phi, np.ones(4000), fit_features(phi), view)
+    truth = -0.5 * np.sum((xi @ turn) ** 2, axis=1) - np.log(2.0 * np.pi) - np.log(10.0)
+    assert_allclose(samples.log_background, truth, rtol=1e-9)
+    assert samples.phi.shape == (4000, 1)
+
+
+def test_a_birth_is_judged_by_the_leaders_of_groups_not_by_an_option_that_strays_between_them():
+    """Candidates: two new curves without a common context, and an old option that has no valley to either."""
+    shares = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    groups = discovery.Groups(np.array([0, 1, 0]), np.zeros(3), shares)
+    assert_array_equal(discovery.without_doubtful_births(groups, 2), [0, 1, 0])
+    # A curve that is not clearly separate from the leader belongs to its group.
+    near = discovery.Groups(np.array([0, 1, 0]), np.zeros(3), np.where(shares == 1.0, 0.4, shares))
+    assert_array_equal(discovery.without_doubtful_births(near, 2), [0, 0, 0])

@@ -1,0 +1,145 @@
+"""Returns that are far too high: planted ones are found, and nothing else; a peak that others know of is none."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from hpsde import gp, outliers
+from hpsde.return_model import approximate_return
+from hpsde.rollouts import Data
+from hpsde.settings import Settings
+from hpsde.surface import Start
+
+KEY = jax.random.key(0)
+N, ROWS = 200, 224
+FOUND_IN = {"gp_axes": "own"}
+
+
+def make_rollouts(seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(N, 1)), rng.normal(size=(N, 1)), rng
+
+
+def smooth(contexts, parameters, rng, noise=0.05):
+    return np.exp(-((parameters[:, 0] - contexts[:, 0]) ** 2)) + noise * rng.normal(size=N)
+
+
+def make_data(contexts, parameters, returns):
+    def pad(array):
+        return np.concatenate([array, np.zeros((ROWS - N, *array.shape[1:]))])
+
+    mask = np.arange(ROWS) < N
+    return Data(*(pad(each) for each in (contexts, parameters, returns, contexts, np.zeros(N))), mask, mask, rollouts=N)
+
+
+def believed(data, distrusted=None, **settings):
+    """Which rollouts the return function is approximated from."""
+    distrusted = np.zeros(0, dtype=bool) if distrusted is None else distrusted
+    found, data = approximate_return(KEY, data, np.ones(2), Start(), distrusted, Settings(**(FOUND_IN | settings)))
+    return found, data.mask[:N]
+
+
+# ---------------------------------------------------------------- with a process that is given
+
+
+def condition(y, noise=0.05):
+    z = np.linspace(-2.0, 2.0, len(y))[:, None]
+    hyperparameters = gp.Hyperparameters(jnp.log(jnp.full(1, 0.5)), jnp.asarray(0.0), jnp.log(jnp.asarray(noise)))
+    return gp.posterior(hyperparameters, z, y, np.ones(len(y), dtype=bool))
+
+
+def test_what_is_far_above_and_above_all_others_is_suspect():
+    y = np.sin(2.0 * np.linspace(-2.0, 2.0, 60))
+    y[[20, 41]] = 4.0, 3.5
+    assert_array_equal(np.flatnonzero(outliers.suspects(condition(y), y)), [20, 41])
+    # What is far too low is none, nor is one that is too high for its place, but lower than others.
+    low = np.sin(2.0 * np.linspace(-2.0, 2.0, 60))
+    low[20], low[np.argmin(low)] = -4.0, 0.5
+    assert not outliers.suspects(condition(low), low).any()
+
+
+def test_a_process_that_knows_no_better_suspects_nothing():
+    y = np.sin(2.0 * np.linspace(-2.0, 2.0, 60))
+    assert not outliers.suspects(condition(y), y).any()
+    y[20] = 4.0
+    assert not outliers.suspects(condition(y, noise=3.0), y).any()
+
+
+def test_too_many_are_none():
+    y = np.zeros(60)
+    y[::4] = 5.0
+    assert np.mean(y > 0.0) > outliers.MOST
+    assert not outliers.suspects(condition(y), y).any()
+
+
+# ---------------------------------------------------------------- in the return function
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_two_in_a_hundred_far_too_high_are_found_and_nothing_else(seed):
+    contexts, parameters, rng = make_rollouts(seed)
+    returns = smooth(contexts, parameters, rng)
+    bad = rng.choice(N, N // 50, replace=False)
+    returns[bad] = rng.uniform(8.0, 12.0, len(bad))
+    _, trusted = believed(make_data(contexts, parameters, returns))
+    assert_array_equal(np.flatnonzero(~trusted), np.sort(bad))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_without_outliers_all_are_believed(seed):
+    contexts, parameters, rng = make_rollouts(seed)
+    assert believed(make_data(contexts, parameters, smooth(contexts, parameters, rng)))[1].all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_narrow_peak_is_no_outlier(seed):
+    """Far above all others, in a twentieth of the space; its neighbours know of it."""
+    contexts, parameters, rng = make_rollouts(seed)
+    peak = np.exp(-0.5 * ((parameters[:, 0] - 1.0) / 0.12) ** 2)
+    returns = smooth(contexts, parameters, rng) + 8.0 * peak
+    assert 4 < np.sum(peak > 0.5) < 0.15 * N
+    assert believed(make_data(contexts, parameters, returns))[1].all()
+
+
+def test_one_that_the_others_are_hardly_better_explained_without_is_believed():
+    """Eight deviations too high and the highest of all, but the evidence gains less than GAIN per rollout."""
+    contexts, parameters, rng = make_rollouts()
+    returns = smooth(contexts, parameters, rng, noise=0.2)
+    low = np.argmin((contexts[:, 0] - 0.8) ** 2 + (parameters[:, 0] + 0.8) ** 2)  # the return is 0.08 there
+    returns[low] = returns.max() + 0.1
+    data = make_data(contexts, parameters, returns)
+    found, trusted = believed(data)
+    assert outliers.suspects(found.process, np.asarray(found.scores)).any()
+    assert trusted.all()
+
+
+def test_far_too_low_is_no_outlier():
+    contexts, parameters, rng = make_rollouts()
+    returns = smooth(contexts, parameters, rng)
+    returns[::50] = -1e3
+    assert believed(make_data(contexts, parameters, returns))[1].all()
+
+
+def test_those_distrusted_once_stay_so_and_other_warps_believe_all():
+    contexts, parameters, rng = make_rollouts()
+    returns = smooth(contexts, parameters, rng)
+    data = make_data(contexts, parameters, returns)
+    found, trusted = believed(data, np.arange(150) == 7)
+    assert_array_equal(np.flatnonzero(~trusted), [7])
+    assert 7 not in found.rows
+    returns[3] = 50.0
+    high = make_data(contexts, parameters, returns)
+    assert_array_equal(np.flatnonzero(~believed(high)[1]), [3])
+    for warp in ("none", "rank"):
+        assert believed(high, warp=warp)[1].all()
+
+
+def test_units_of_the_returns_do_not_matter():
+    contexts, parameters, rng = make_rollouts()
+    returns = smooth(contexts, parameters, rng)
+    returns[[4, 90, 91, 150]] = 9.0
+    for scale, shift in ((1.0, 0.0), (1e6, -1e7), (1e-3, 5.0)):
+        _, trusted = believed(make_data(contexts, parameters, scale * returns + shift))
+        assert_array_equal(np.flatnonzero(~trusted), [4, 90, 91, 150])
