@@ -1,10 +1,11 @@
-"""What each departure from the paper gains: one setting changed at a time.
+"""What each departure from the paper gains on the gauntlet: one setting changed at a time, paired over cells.
 
-    python benchmarks/ablation.py [--seeds 3] [--tasks toy-double ...]
+    python benchmarks/ablation.py [--first-seed 300] [--seeds 1] [--variants NAME ...] [--cells NAME ...]
 
-The seeds start at 1000. Prints and writes (benchmarks/results/ablation.csv) one row per variant and task: median and
-worst greedy mean return, seeds in which all solutions are covered with at most one surplus option, mean number of
-options.
+A run's loss is its regret (at most 1) and one more where a solution is missing or an option stands for none. Every run
+is appended to benchmarks/results/ablation.csv as soon as it is done; those that are there are not made again. Prints,
+for each variant, how much more it loses than the defaults in the mean over the cells, with a bootstrap interval.
+Development seeds, below 1,000, since the table is what choices are made by.
 """
 
 from __future__ import annotations
@@ -21,93 +22,131 @@ from typing import Any
 
 import numpy as np
 
-from hpsde.learning import iterate, measure
+from hpsde.learning import iterate
 from hpsde.methods import make_learner
 from hpsde.tasks import make_task
+from hpsde.tasks.gauntlet.score import score
 from hpsde.tasks.task import task_extras
+
+CELLS = (
+    "ridges-3",
+    "ridges-6",
+    "curves-2",
+    "crossing-2",
+    "widths-4",
+    "heights-4",
+    "partial-3",
+    "plateau-2",
+    "cauchy-3",
+    "context2-3",
+    "parameters2-3",
+    "bumps-2d-4",
+    "bumps-2d-9",
+    "cec-f4",
+    "noise-30",
+    "outliers-up",
+    "binary-10",
+    "units",
+    "many-10-three",
+    "ridges-3-at-300",
+    "walls-3",
+)
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
-    "paper's weights: f = exp(R), lambda = 1": {"f": "exp", "temperature": 1.0, "flattening": 1.0},
+    "joint Gaussians on weighted rollouts": {"density": "vb"},
     "no baseline over the context": {"f": "exp"},
-    "T found anew every time": {"constant_temperature": False},
-    "weights within 3 nats": {"kl_bound": 3.0},
-    "clusters of the weighted rollouts": {"target": "weighted"},
-    "clusters of the model's samples": {"target": "modelled"},
-    "weights not truncated": {"truncation": False},
-    "options drawn at T": {"exploration_temperature": 1.0},
-    "REPS keeps the mean context alone": {"match_squares": False},
-    "no step on the modelled return": {"model_step": False},
-    "neither": {"target": "weighted", "model_step": False},
-    "every Gaussian is an option": {"valley": 1.0},
-    "weights sum to 1": {"weight_sum": "one", "coarsening": 0.0},
-    "weights sum to N": {"weight_sum": "n"},
-    "no coarsening": {"coarsening": 0.0},
-    "no resolution": {"resolution": 0.0},
-    "maximum-likelihood EM": {"density": "em"},
-    "soft assignment": {"assignment": "soft"},
     "options start from all assigned samples alike": {"base": "assigned"},
     "no least support of an option": {"support": 0.0},
-    "reward-weighted regression": {"update": "rwr"},
-    "parameters scaled alone": {"whitening": False},
-    "bumps without a trend": {"trend": False},
-    "process along its own axes": {"gp_axes": "own"},
-    "turned axes, but clusters in all directions": {"active_length": 0.0},
-    "Laplacian eigenmaps": {"embedding_dimensions": 5},
-    "learning gate takes the best (UCB argmax)": {"exploration": "argmax"},
+    "REPS keeps the mean context alone": {"match_squares": False},
+    "no step on the modelled return": {"model_step": False},
+    "learning gate takes the best (UCB argmax)": {"exploration_temperature": 0.0},
     "optimism by the return's deviation": {"deviation": "return"},
     "best expected return in use": {"greedy": "expected"},
-    "rank-warped returns in the gate": {"warp": "rank"},
-    "one length in the gate's kernel": {"isotropic": True},
+    "returns not warped": {"warp": "none"},
+    "parameters scaled alone": {"whitening": False},
+    "bumps without a trend": {"trend": False},
+    "pi_old of the rollout's own policy": {"behaviour": "own"},
+    "soft assignment": {"assignment": "soft"},
+    "fixed ridge": {"ridge": 1e-3},
+    "KL bound of the paper's code": {"epsilon": 0.3},
+    "own axes": {"gp_axes": "own"},
+    "one length in the kernel": {"gp_axes": "isotropic"},
+    "reward-weighted regression": {"update": "rwr"},
     "softmax gate": {"gate": "softmax"},
-    "marginal gate": {"gate": "marginal"},
 }
+COLUMNS = ("variant", "cell", "seed", "exact", "regret", "loss")
 
 
-def run(name: str, seed: int, changes: dict[str, Any]) -> dict[str, Any]:
+def run(cell: str, seed: int, changes: dict[str, Any]) -> dict[str, Any]:
     """The measures of one run."""
-    task = make_task(name)
+    task = make_task(f"{cell}@{seed}")
     rollouts = task_extras(task).rollouts
     learner = make_learner("hpsde-reps-gp", task, seed=seed, expected_rollouts=rollouts, **changes)
     for _ in iterate(task, learner, rollouts=rollouts):
         pass
-    return measure(task, learner.policy)
+    found = score(task, learner.policy)
+    loss = min(max(float(found["regret"]), 0.0), 1.0) + (0.0 if found["exact"] else 1.0)
+    return {"exact": int(found["exact"]), "regret": f"{found['regret']:.6g}", "loss": f"{loss:.6g}"}
+
+
+def read(path: Path) -> dict[tuple[str, str, int], float]:
+    """The losses in the file, by variant, cell and seed."""
+    if not path.exists():
+        return {}
+    with open(path, newline="") as file:
+        return {(row["variant"], row["cell"], int(row["seed"])): float(row["loss"]) for row in csv.DictReader(file)}
+
+
+def interval(differences: np.ndarray, resamples: int = 10_000) -> tuple[float, float]:
+    """Bootstrap interval (95 %) of the mean."""
+    generator = np.random.default_rng(0)
+    means = differences[generator.integers(len(differences), size=(resamples, len(differences)))].mean(axis=1)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def report(losses: dict[tuple[str, str, int], float]) -> None:
+    """Print the table."""
+    print(f"\n{'variant':48s} {'cells':>5s} {'more loss':>10s}   95 % interval")
+    for variant in VARIANTS:
+        pairs = [
+            (loss, losses["default", cell, seed])
+            for (name, cell, seed), loss in losses.items()
+            if name == variant != "default" and ("default", cell, seed) in losses
+        ]
+        if pairs:
+            differences = np.array([loss - default for loss, default in pairs])
+            low, high = interval(differences)
+            print(f"{variant:48s} {len(pairs):5d} {differences.mean():+10.4f}   [{low:+.4f}, {high:+.4f}]")
 
 
 def main() -> None:
-    """Run all variants and print the table."""
+    """Run what is missing and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--first-seed", type=int, default=1000)
-    parser.add_argument("--tasks", nargs="+", default=["toy-double", "toy-triple", "toy-curve", "puddle"])
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--first-seed", type=int, default=300)
+    parser.add_argument("--cells", nargs="+", default=list(CELLS))
+    parser.add_argument("--variants", nargs="+", choices=list(VARIANTS), default=list(VARIANTS))
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "ablation.csv")
     arguments = parser.parse_args()
-    rows = []
-    seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
-    for name in arguments.tasks:
-        print(f"\n{name}: median, worst greedy mean return; seeds with all solutions; options kept")
-        for variant, changes in VARIANTS.items():
-            runs = [run(name, seed, changes) for seed in seeds]
-            returns = np.array([each["greedy_mean_return"] for each in runs])
-            row = {
-                "task": name,
-                "variant": variant,
-                "seeds": arguments.seeds,
-                "median_return": round(float(np.median(returns)), 6),
-                "worst_return": round(float(returns.min()), 6),
-                "solved": sum(each["coverage"] == 1.0 and each["surplus"] <= 1 for each in runs),
-                "mean_options": round(float(np.mean([each["options_kept"] for each in runs])), 2),
-            }
-            rows.append(row)
-            print(
-                f"  {variant:44s} {row['median_return']:10.5f} {row['worst_return']:10.5f} "
-                f"{row['solved']} of {row['seeds']}  {row['mean_options']}",
-                flush=True,
-            )
-    with open(arguments.out, "w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    losses = read(arguments.out)
+    new = not losses
+    with open(arguments.out, "w" if new else "a", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        if new:
+            writer.writeheader()
+        for variant in dict.fromkeys(["default", *arguments.variants]):
+            for cell in arguments.cells:
+                for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
+                    if (variant, cell, seed) in losses:
+                        continue
+                    row = {"variant": variant, "cell": cell, "seed": seed} | run(cell, seed, VARIANTS[variant])
+                    writer.writerow(row)
+                    file.flush()
+                    losses[variant, cell, seed] = float(row["loss"])
+                    print(row, flush=True)
+    report(losses)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,203 @@
+"""Runs of the gauntlet in processes that stay, so that what one run compiled serves the next."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from loky import ProcessPoolExecutor
+
+from hpsde.experiments.gauntlet.rows import Key, Row, settings_text
+from hpsde.experiments.runner import MOST_BYTES
+from hpsde.learning import budget, iterate
+from hpsde.methods import DEFAULT_METHOD, make_learner
+from hpsde.policy import HierarchicalPolicy
+from hpsde.runs.local import _THREADS, _blocked_interrupt, _start_worker
+from hpsde.tasks import gauntlet
+from hpsde.tasks.gauntlet.score import score
+from hpsde.tasks.task import task_extras, task_measures
+
+"""For a worker: one thread. Two workers with as many threads as the machine has cores slow each other down."""
+MOST_GRID_POINTS = 51
+"""How many contexts the means of the options are kept at."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run to do. The seed is the task's and the learner's; `rollouts` is the most, None: as the task says.
+
+    keep: whether the means of the options are wanted too, for a picture.
+    """
+
+    cell: str
+    seed: int
+    method: str = DEFAULT_METHOD
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    rollouts: int | None = None
+    keep: bool = False
+
+    @property
+    def name(self) -> str:
+        """'ridges-4@17', which `make_task` knows too."""
+        return f"{self.cell}@{self.seed}"
+
+    @property
+    def key(self) -> Key:
+        """As `rows.key`."""
+        return self.cell, self.seed, self.method, settings_text(self.settings, self.rollouts)
+
+
+class Done(NamedTuple):
+    """A finished run: its row, and the means of its options [O, C, D] at `picture_contexts` where they are kept."""
+
+    job: Job
+    row: Row
+    means: np.ndarray | None = None
+
+
+def execute(job: Job) -> Done:
+    """Do a run. What it raises becomes a row too: nothing is raised here."""
+    row = _known(job)
+    try:
+        task = gauntlet.CELLS[job.cell].make(job.seed)
+        first, total = _rollouts(job, task)
+        row |= {"context_size": task.context_size, "parameter_size": task.parameter_size, "rollouts": total}
+        row |= {"solutions": sum(solution.required for solution in task_extras(task).solutions)}
+        given = {"initial_rollouts": first, "expected_rollouts": total} | dict(job.settings)
+        learner = make_learner(job.method, task, seed=job.seed, **given)
+        iterations = list(iterate(task, learner, rollouts=total))
+        policy = learner.policy
+        row |= score(task, policy) | {
+            "measures": measures(task, policy),
+            "doubts": "+".join(dict.fromkeys(doubt.kind for doubt in getattr(policy, "doubts", ()))),
+            "learner_seconds": iterations[-1].learner_seconds,
+            "steps": len(iterations),
+        }
+        keep = job.keep and is_drawn(task)
+        return Done(job, row, policy.option_means(picture_contexts(task)) if keep else None)
+    except Exception as error:
+        return _failed(job, row, traceback.format_exception_only(error)[-1].strip().splitlines()[-1])
+
+
+def _known(job: Job) -> dict[str, Any]:
+    cell = gauntlet.CELLS[job.cell]
+    return {
+        "cell": job.cell,
+        "family": cell.family,
+        "hopeless": cell.hopeless,
+        "seed": job.seed,
+        "method": job.method,
+        "settings": settings_text(job.settings, job.rollouts),
+    }
+
+
+def _rollouts(job: Job, task: Any) -> tuple[int, int]:
+    extras = task_extras(task)
+    return budget(extras, None, None if job.rollouts is None else min(job.rollouts, extras.rollouts))
+
+
+def _failed(job: Job, row: Row, error: str) -> Done:
+    return Done(job, {**row, "found": 0, "coverage": 0.0, "exact": False, "error": error})
+
+
+def measures(task: Any, policy: HierarchicalPolicy) -> dict[str, float]:
+    """What the task measures besides the return, of the greedy policy, as means over the evaluation contexts."""
+    if not hasattr(task, "measures"):
+        return {}
+    contexts = np.asarray(task.evaluation_contexts(), dtype=float)
+    found = task_measures(task, contexts, policy.act(contexts))
+    return {name: float(np.mean(values)) for name, values in found.items()}
+
+
+def is_drawn(task: Any) -> bool:
+    """Whether a run can be drawn on paper: one context and one parameter, or two parameters alone."""
+    return (task.context_size, task.parameter_size) in ((1, 1), (0, 2))
+
+
+def picture_contexts(task: Any) -> np.ndarray:
+    """The contexts at which the means of the options are kept for a picture: an even grid, or the empty context."""
+    contexts = np.asarray(task.evaluation_contexts(), dtype=float)
+    if task.context_size == 0:
+        return contexts[:1]
+    return np.linspace(contexts.min(axis=0), contexts.max(axis=0), MOST_GRID_POINTS)
+
+
+def run_all(jobs: Sequence[Job], workers: int) -> Iterator[Done]:
+    """Every job with what came of it, as they are done: in so many processes, or with 0 in this one."""
+    if workers == 0:
+        yield from map(execute, jobs)
+        return
+    waiting, lanes = list(jobs), [_Lane() for _ in range(min(workers, len(jobs)))]
+    try:
+        while waiting or any(lane.future for lane in lanes):
+            for lane in lanes:
+                if lane.future is None and waiting:
+                    lane.start(waiting.pop(_next(waiting, lane, lanes)))
+            wait([lane.future for lane in lanes if lane.future is not None], return_when=FIRST_COMPLETED)
+            for lane in lanes:
+                if lane.future is not None and lane.future.done():
+                    yield lane.finish()
+    finally:
+        for lane in lanes:
+            lane.kill()
+
+
+def _next(waiting: Sequence[Job], lane: _Lane, lanes: Sequence[_Lane]) -> int:
+    """Which job a worker does next: one of the cell it has compiled, of a cell that no worker is at, or the first."""
+    others = {other.cell for other in lanes if other is not lane}
+    own = (place for place, job in enumerate(waiting) if job.cell == lane.cell)
+    fresh = (place for place, job in enumerate(waiting) if job.cell not in others)
+    return next(own, next(fresh, 0))
+
+
+class _Lane:
+    """One worker process, which does one job at a time. A pool for each, so that a death has one job to blame."""
+
+    def __init__(self) -> None:
+        self.cell: str | None = None
+        self.future: Future[Done] | None = None
+        self._job: Job | None = None
+        self._pool: ProcessPoolExecutor | None = None
+
+    def start(self, job: Job) -> None:
+        """Hand the job to the worker."""
+        if self._pool is None:
+            # Ctrl-C reaches all processes of a terminal, and is the parent's: blocked also while the new one starts.
+            with _blocked_interrupt():
+                self._pool = ProcessPoolExecutor(
+                    max_workers=1, initializer=_start_worker, initargs=(b"", os.getpid()), env=_environment()
+                )
+                self._pool.submit(os.getpid)
+        self._job, self.cell = job, job.cell
+        self.future = self._pool.submit(execute, job)
+
+    def finish(self) -> Done:
+        """What came of the job."""
+        job, future = self._job, self.future
+        self._job = self.future = None
+        if job is None or future is None:
+            raise RuntimeError("the worker has no job")
+        try:
+            return future.result()
+        except BrokenProcessPool:
+            self.kill()
+            return _failed(job, _known(job), "its worker process died (out of memory?)")
+
+    def kill(self) -> None:
+        """End the process."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(kill_workers=True)
+
+
+def _environment() -> dict[str, str]:
+    wanted = dict.fromkeys(_THREADS, "1") | {"JAX_PLATFORMS": "cpu"}
+    return {name: os.environ.get(name, value) for name, value in wanted.items()} | {
+        "LOKY_MAX_MEMORY_LEAK_SIZE": MOST_BYTES
+    }
