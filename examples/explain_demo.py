@@ -18,9 +18,9 @@ was told nothing of that: not how many lines there are, nor where.
 FIGURE = """
 What the figure {figure} shows:
   top left    the return of every parameter in every context, which the learner never sees
-  top middle  its rollouts, coloured by nearest option: pale from the blind start, strong from learning
-  top right   the options it found: strong where the policy uses one, thin elsewhere
-  bottom      the return and the number of options as rollouts come in
+  top middle  its rollouts, coloured by option: pale from the blind start, strong from learning
+  top right   the options it found: thick where the policy prefers one, thin elsewhere
+  bottom      the return, and when each option was born or died, as rollouts come in
 """
 
 
@@ -48,10 +48,12 @@ def explain(folder: Path, figure: str) -> None:
 
     print(TASK)
     print(f"What it found in {result['rollouts']} rollouts: {len(means)} options.")
-    for option, mean in enumerate(means):
-        where = ruling_intervals(contexts[:, 0], chosen == option)
-        line = f"  option {option}: ξ from {mean[0]:.2f} at s = 0 to {mean[-1]:.2f} at s = 2"
+    for option, mean in zip(policy.options, means, strict=True):
+        where = ruling_intervals(contexts[:, 0], chosen == option.index)
+        line = f"  option {option.number}: ξ from {mean[0]:.2f} at s = 0 to {mean[-1]:.2f} at s = 2"
         print(line + (f"; rules where s is {where}" if where else "; never used"))
+    for doubt in policy.doubts:
+        print(f"Doubt: {doubt}")
     print(f"Mean return of the learned policy: {result['greedy_mean_return']:.4f}")
     print(f"The best possible is 100; parameters drawn blindly get {blind_return(task):.2f}.")
     print(FIGURE.format(figure=figure))

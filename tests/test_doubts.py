@@ -1,0 +1,66 @@
+"""Doubts: each sign raises its own, with its number and what to do; good signs raise none."""
+
+import re
+
+import numpy as np
+import pytest
+
+import small
+from hpsde.doubts import Signs, find_doubts
+
+GOOD = Signs(
+    explained=0.9,
+    unexplored=0.05,
+    expected=1.0,
+    best_first=0.7,
+    width=0.3,
+    options=3,
+    maxima=3,
+    settled=20,
+    outside=0.0,
+)
+
+
+def test_good_signs_raise_no_doubt():
+    assert find_doubts(GOOD) == ()
+
+
+def test_what_is_not_known_raises_no_doubt():
+    nothing = float("nan")
+    unknown = GOOD._replace(unexplored=nothing, expected=nothing, best_first=nothing, width=nothing, outside=nothing)
+    assert find_doubts(unknown) == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "number"),
+    [
+        ("unexplained", {"explained": 0.04}, "4 %"),
+        ("few", {"unexplored": 0.62}, "62 %"),
+        ("not-better", {"expected": 0.51}, "0.51"),
+        ("wide", {"width": 2.3}, "2.3"),
+        ("unheld", {"maxima": 5}, "5"),
+        ("unsettled", {"settled": 1}, "1"),
+        ("bound", {"outside": 0.44}, "44 %"),
+    ],
+)
+def test_each_sign_raises_its_own_doubt_with_its_number_and_what_to_do(kind, changes, number):
+    (doubt,) = find_doubts(GOOD._replace(**changes))
+    assert doubt.kind == kind
+    assert number in doubt.text
+    assert re.search(r"more|raise|widen|go on", doubt.text, re.IGNORECASE)
+    assert str(doubt) == doubt.text
+
+
+def test_where_no_solution_is_seen_nothing_is_explained():
+    kinds = [doubt.kind for doubt in find_doubts(GOOD._replace(explained=-0.01, maxima=0, options=1, outside=1.0))]
+    assert kinds == ["unexplained"]
+
+
+def test_returns_that_are_noise_leave_one_wide_option_and_a_doubt():
+    rng = np.random.default_rng(0)
+    learner = small.run(small.make(), returns=lambda contexts, parameters: rng.normal(size=len(parameters)))
+    assert len(learner.policy.options) == 1
+    assert "unexplained" in [doubt.kind for doubt in learner.policy.doubts]
+    (option,) = learner.policy.options
+    initial = learner.rollouts.parameters[learner.rollouts.behaviour == 0]
+    np.testing.assert_allclose(option.covariance, np.cov(initial.T), rtol=0.05)
