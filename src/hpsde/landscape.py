@@ -170,7 +170,7 @@ def sample(
     moved, values = _anneal(
         key,
         single(process._replace(K_inverse=jnp.zeros((0, 0)))),
-        single(_axes(landscape, z.shape[1])),
+        single(axes_of(landscape, z.shape[1])),
         single(z),
         single(moves),
         single(low),
@@ -181,7 +181,8 @@ def sample(
     return np.roll(np.asarray(moved, dtype=float), context_size, axis=1), np.asarray(values, dtype=float)
 
 
-def _axes(landscape: Landscape, size: int) -> np.ndarray:
+def axes_of(landscape: Landscape, size: int) -> np.ndarray:
+    """Its axes [E, Z]: the numbers' own where it has no others."""
     return np.eye(size) if landscape.axes is None else np.asarray(landscape.axes)
 
 

@@ -66,7 +66,7 @@ def find_solutions(
     moved, scores = landscape.sample(key, surveyed, process, starts, size, data.bounds, surveyed.temperature)
     # Clip at the best known score, so that samples do not abandon the weaker solution.
     counts = sample_counts(data, rows, np.minimum(scores, surveyed.warp.scores[-1]), surveyed.temperature, settings)
-    axes = np.eye(moved.shape[1]) if surveyed.axes is None else np.asarray(surveyed.axes)
+    axes = landscape.axes_of(surveyed, moved.shape[1])
     lengths = np.minimum(np.exp(np.asarray(surveyed.hyperparameters.log_lengths)), 1.0)
     coordinates = np.roll(moved, -size, axis=1) @ axes.T / lengths
     usable = np.flatnonzero(data.mask)

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hpsde import gp
+from hpsde._padding import pad_rows
 from hpsde._precision import single
 from hpsde._shapes import Array, Float, Int
 
@@ -43,14 +44,14 @@ def heights(model: Model, curves: np.ndarray, contexts: np.ndarray) -> np.ndarra
     flat = curves.reshape(-1, curves.shape[-1])
     s = np.tile(contexts, (len(curves), 1))
     rows = _padded(len(flat))
-    values = _heights(*_lean(model), single(_pad(flat, rows)), single(_pad(s, rows)))
+    values = _heights(*_lean(model), single(pad_rows(flat, rows)), single(pad_rows(s, rows)))
     return np.asarray(values, dtype=float)[: len(flat)].reshape(curves.shape[:2])
 
 
 def are_separate(model: Model, first: np.ndarray, second: np.ndarray, contexts: np.ndarray) -> np.ndarray:
     """Whether there is a valley [B] between places y [B, K] and [B, K] in contexts [B, S]."""
     count, rows = len(first), _padded(len(first))
-    lowest, dip, end = _dips(*_lean(model), *(single(_pad(each, rows)) for each in (first, second, contexts)))
+    lowest, dip, end = _dips(*_lean(model), *(single(pad_rows(each, rows)) for each in (first, second, contexts)))
     dip, lowest, end = (np.asarray(each, dtype=float)[:count] for each in (dip, lowest, end))
     deep = dip > DEPTH * model.temperature
     if deep.any():
@@ -69,10 +70,6 @@ def _padded(count: int) -> int:
     while size < count:
         size *= 2
     return size
-
-
-def _pad(array: np.ndarray, rows: int) -> np.ndarray:
-    return np.concatenate([array, np.zeros((rows - len(array), array.shape[1]))])
 
 
 def _points(axes: Array, L: Array, y: Array, s: Array) -> Array:
