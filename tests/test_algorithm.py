@@ -9,7 +9,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from hpsde import algorithm, discovery, landscape, latent
 from hpsde.algorithm import (
     LEAST_EFFECTIVE,
-    SEARCH_GROWTH,
     Memory,
     combinations,
     explored,
@@ -54,7 +53,7 @@ def surveyed(data):
     """The surface and the landscape of these rollouts."""
     spreads = np.ones(S + D)
     approximated, _ = approximate_return(KEY, data, spreads, Start(), np.zeros(0, dtype=bool), SETTINGS)
-    return approximated, survey(KEY, data, approximated, spreads, None, None, SETTINGS)
+    return approximated, survey(KEY, data, approximated, spreads, None, SETTINGS)
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +74,7 @@ def test_one_step_finds_both_solutions_and_hands_them_on(data, surveyed, step):
     assert memory.surface is surveyed[0].start
     assert memory.options is estimate.options
     assert_array_equal(memory.kept, estimate.kept)
-    assert (memory.searched, memory.next_number) == (COUNT, 3)
+    assert memory.next_number == 3
     assert sorted(estimate.numbers[estimate.kept].tolist()) == sorted(info.born) == [1, 2]
     assert info.died == ()
     assert info.explained > 0.8
@@ -137,14 +136,14 @@ def test_a_step_on_the_model_moves_the_options_means_where_settings_say_so(data,
 # ---------------------------------------------------------------- when solutions are sought
 
 
-def test_solutions_are_sought_again_with_more_rollouts_another_landscape_or_after_a_change(data, step):
+def test_solutions_are_sought_again_in_the_same_landscape_after_a_change(step):
     found = step[1].found
-    assert is_due(data, found, COUNT)  # two were born
+    assert is_due(found)  # two were born
     calm = found._replace(born=np.zeros(O, dtype=bool), died=np.zeros(O, dtype=bool))
-    assert not is_due(data, calm, COUNT)
-    assert not is_due(data, calm, int(np.ceil(COUNT / SEARCH_GROWTH)) + 1)
-    assert is_due(data, calm, int(COUNT / SEARCH_GROWTH))
-    assert is_due(data, calm._replace(died=np.arange(O) == 2), COUNT)
+    assert not calm.absent.any()
+    assert not is_due(calm)
+    assert is_due(calm._replace(died=np.arange(O) == 2))
+    assert is_due(calm._replace(absent=np.arange(O) == 2))  # it may be there again, or must go
 
 
 def test_who_is_asked_for_solutions(monkeypatch, data, surveyed, step):
@@ -153,13 +152,14 @@ def test_who_is_asked_for_solutions(monkeypatch, data, surveyed, step):
         monkeypatch.setattr(latent, name, lambda *given, name=name: asked.append((name, given)) or answer)
     importance = compute_weights(data, None, SETTINGS)
     memory = step[1]
+    absent = np.arange(O) == 1
     calm = memory.found._replace(born=np.zeros(O, dtype=bool))
     for given, remembered, settings in (
         (surveyed[1], memory, Settings(density="vb")),
         (None, Memory(), SETTINGS),
         (surveyed[1], Memory(), SETTINGS),
         (surveyed[1], memory._replace(found=calm), SETTINGS),
-        (surveyed[1]._replace(rollouts=9), memory._replace(found=calm), SETTINGS),
+        (surveyed[1]._replace(rollouts=9), memory._replace(found=calm._replace(absent=absent)), SETTINGS),
     ):
         find_options(KEY, data, given, importance, remembered, settings)
     names = ["estimate_density", "nothing_known", "find_solutions", "as_found", "find_solutions"]
@@ -168,7 +168,9 @@ def test_who_is_asked_for_solutions(monkeypatch, data, surveyed, step):
     assert first[3]  # the landscape is new
     assert first[5] is None
     assert later[3]
-    assert later[5][0] is memory.options
+    assert later[5].options is memory.options
+    assert later[5].kept is memory.kept
+    assert later[5].absent is absent
 
 
 # ---------------------------------------------------------------- names
@@ -177,8 +179,8 @@ def test_who_is_asked_for_solutions(monkeypatch, data, surveyed, step):
 def named(kept, born=None, before=None, new=True, following=4):
     found = None
     if born is not None:
-        parts = (None,) * 4, np.array(kept), np.array(born), np.zeros(O, dtype=bool), 0.0, False, 0
-        found = discovery.Found(*parts[0], *parts[1:])
+        nobody = np.zeros(O, dtype=bool)
+        found = discovery.Found(*(None,) * 4, np.array(kept), np.array(born), nobody, nobody, 0.0, False, 0)
     remembered = Memory(numbers=None if before is None else np.array(before), next_number=following)
     return number_options(Latent(np.array(kept), np.zeros((O, 1)), found=found, new=new), remembered)
 
@@ -258,23 +260,50 @@ def test_rollouts_against_the_bounds_are_counted(data):
 # ---------------------------------------------------------------- options and gates
 
 
-def test_an_option_with_hardly_any_rollouts_is_as_the_mixture_has_it(data, step):
+def train_with_few(data, memory, few, count):
+    """All options' policies, where one has so many heavy rollouts, and the other sixty light ones."""
+    found = latent.as_found(data, memory.found, SETTINGS)
+    (enough,) = np.setdiff1d(np.flatnonzero(found.kept), few)
+    weighted = np.zeros((O, ROWS))
+    weighted[enough, :60] = 1.0 / 60
+    weighted[few, 60 : 60 + count] = 0.1
+    found = found._replace(responsibilities=(weighted > 0.0).astype(float))
+    return train_options(data, found, weighted, memory, SETTINGS), enough
+
+
+FEW = int(LEAST_EFFECTIVE) - 1
+
+
+@pytest.mark.parametrize("count", [FEW, 0])
+@pytest.mark.parametrize("remembered", [True, False], ids=["later", "at first"])
+def test_a_new_option_with_hardly_any_rollouts_is_as_the_mixture_has_it(data, step, count, remembered):
     """One with enough is trained, one with a few heavy ones is not, nor one with none."""
-    found = latent.as_found(data, step[1].found, SETTINGS)
-    first, second = np.flatnonzero(found.kept)
-    few = int(LEAST_EFFECTIVE) - 1
-    own = discovery.component_policies(step[1].found, O)
-    for count in (few, 0):
-        weighted = np.zeros((O, ROWS))
-        weighted[first, :60] = 1.0 / 60
-        weighted[second, 60 : 60 + count] = 0.1
-        policies = train_options(
-            data, found._replace(responsibilities=(weighted > 0.0).astype(float)), weighted, SETTINGS
-        )
-        assert_array_equal(policies.b[second], own.b[second])
-        assert_array_equal(policies.Sigma[second], own.Sigma[second])
-        assert np.any(policies.b[first] != own.b[first])
-        assert all(np.all(np.isfinite(part)) for part in policies)
+    memory = step[1]
+    few = np.flatnonzero(memory.kept)[1]
+    assert memory.found.born[few]
+    own = discovery.component_policies(memory.found, O)
+    memory = memory if remembered else memory._replace(options=None)
+    policies, enough = train_with_few(data, memory, few, count)
+    assert_array_equal(policies.b[few], own.b[few])
+    assert_array_equal(policies.Sigma[few], own.Sigma[few])
+    assert np.any(policies.b[enough] != own.b[enough])
+    assert all(np.all(np.isfinite(part)) for part in policies)
+
+
+@pytest.mark.parametrize("count", [FEW, 0])
+def test_an_old_option_with_hardly_any_rollouts_stays_as_it_is(data, step, count):
+    """Unlike the mixture's, and unlike the slot beside it, which is new."""
+    kept = np.flatnonzero(step[1].kept)
+    shifted = step[1].options._replace(b=step[1].options.b + 0.5, w=step[1].options.w - 0.1)
+    for old in kept:
+        memory = step[1]._replace(found=step[1].found._replace(born=step[1].kept & (np.arange(O) != old)))
+        policies, enough = train_with_few(data, memory._replace(options=shifted), old, count)
+        for part, wanted in zip(policies, shifted, strict=True):
+            assert_array_equal(part[old], wanted[old])
+        assert np.any(policies.b[enough] != shifted.b[enough])
+        # With enough rollouts it is trained like any other.
+        policies, _ = train_with_few(data, memory._replace(options=shifted), old, 2 * int(LEAST_EFFECTIVE))
+        assert np.any(policies.b[old] != shifted.b[old])
 
 
 def test_options_without_rollouts_of_weight_move_on_the_model_in_all_contexts(monkeypatch, data, surveyed, step):

@@ -12,8 +12,8 @@ from hpsde.tasks.toy import toy_double
 
 BATCH = 7
 SIZES = {"max_options": 3}  # no other test has as many
-ONE_OPTION = {"density": "vb", "minimum_share": 1.0}
-MANY_OPTIONS = {"density": "vb", "minimum_share": 0.0, "weight_sum": "n"}  # believes every strip is split
+ONE_OPTION = {"density": "vb", "weight_sum": "one"}  # too little to split anything
+MANY_OPTIONS = {"density": "vb", "weight_sum": "n"}  # believes every strip is split
 
 
 def rounds_of(initial, rollouts, expected=0, **settings):

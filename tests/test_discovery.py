@@ -6,9 +6,19 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from hpsde import discovery, gp
-from hpsde.discovery import Given, Groups, discover, fit_features, separate_groups
+from hpsde.discovery import (
+    Given,
+    Groups,
+    Last,
+    discover,
+    fit_features,
+    separate_groups,
+    tolerance,
+    whole_components,
+)
 from hpsde.gaussian import LinearGaussian, means
 from hpsde.landscape import View
+from hpsde.policy_mixture import Fit, Posterior
 from hpsde.valleys import Model
 
 LENGTH, O = 0.5, 4
@@ -46,20 +56,24 @@ def groups_of(model, curves):
     return separate_groups(model, curves, ANCHORS).labels
 
 
-def options_at(offsets, slots=O, slope=0.3):
-    """Options whose features are the context, in the first slots; the others do not exist."""
+def options_at(offsets, slots=O, slope=0.3, absent=()):
+    """Options whose features are the context, in the first slots; the others do not exist.
+
+    absent: the slots of those that the last search missed.
+    """
     b = np.zeros((slots, 1))
     b[: len(offsets), 0] = offsets
     policies = LinearGaussian(jnp.asarray(b), jnp.full((slots, 1, 1), slope), jnp.full((slots, 1, 1), 0.01))
-    return policies, np.arange(slots) < len(offsets)
+    return Last(policies, np.arange(slots) < len(offsets), np.isin(np.arange(slots), absent))
 
 
 def make_given(offsets, n=240, seed=0):
-    """Samples on the lines with these offsets."""
+    """Samples on the lines with these offsets, where each scores what the three lines say."""
     rng = np.random.default_rng(seed)
     s = rng.uniform(-1.4, 1.4, (n, 1))
     xi = np.asarray(offsets)[np.arange(n) % len(offsets)][:, None] + 0.3 * s + 0.05 * rng.normal(size=(n, 1))
-    return Given(xi, s, np.full(n, 0.8), np.hstack([xi / LENGTH, s / 1.5]))
+    scores = three_lines(xi[:, 0], s[:, 0])
+    return Given(s, xi, s, scores, np.full(n, 0.8), np.hstack([xi / LENGTH, s / 1.5]))
 
 
 def find(model, offsets=(-1.5, 0.0, 1.5), last=None, fresh=True, seed=0, slots=O):
@@ -161,9 +175,8 @@ def test_options_keep_their_slots_however_they_are_ordered_and_when_they_move(mo
 
 
 def test_a_solution_without_an_option_is_born_in_a_free_slot(model):
-    policies, kept = options_at([1.5, 9.0, -1.5])
-    kept = kept & (np.arange(O) != 1)
-    found = find(model, last=(policies, kept))
+    last = options_at([1.5, 9.0, -1.5])
+    found = find(model, last=last._replace(kept=last.kept & (np.arange(O) != 1)))
     assert offsets_of(found)[0] == 1.5
     assert offsets_of(found)[2] == -1.5
     assert_array_equal(np.flatnonzero(found.born), [1])
@@ -175,17 +188,58 @@ def test_an_option_where_the_model_shows_no_hill_dies(model):
     found = find(model, last=options_at([-1.5, 0.75, 1.5]))
     assert [offsets_of(found)[o] for o in (0, 2)] == [-1.5, 1.5]
     assert found.died[1]
+    assert not found.absent.any()
     # The line between is another solution, and not in the slot that has just become free while there is another.
     assert_array_equal(np.flatnonzero(found.born), [3])
     assert offsets_of(found)[3] == 0.0
 
 
-def test_of_two_options_on_one_hill_one_dies(model):
-    found = find(model, last=options_at([-1.5, -1.44, 0.0, 1.5]))
-    assert found.kept.sum() == 3
-    assert found.died.sum() == 1
-    assert found.died[0] != found.died[1]
-    assert not found.born.any()
+def test_of_two_options_on_one_hill_one_dies_when_two_searches_have_shown_no_valley(model):
+    """The one that is farther from the ridge."""
+    offsets = [-1.5, -1.44, 0.0, 1.5]
+    first = find(model, last=options_at(offsets))
+    assert first.kept.all()
+    assert_array_equal(np.flatnonzero(first.absent), [1])
+    assert first.separate == 3
+    second = find(model, last=options_at(offsets, absent=[1]))
+    assert_array_equal(np.flatnonzero(~second.kept), [1])
+    assert_array_equal(np.flatnonzero(second.died), [1])
+    assert not second.absent.any()
+    for found in (first, second):
+        assert found.died.sum() == (~found.kept).sum()
+        assert not found.born.any()
+
+
+def test_an_option_that_is_missed_once_stays_as_it_was_and_has_rollouts(model):
+    last = options_at([-1.5, -1.4, 0.0, 1.5])
+    found = find(model, last=last)
+    policies = discovery.component_policies(found, O)
+    for part, wanted in ((policies.b, last.options.b), (policies.w, last.options.w)):
+        assert_allclose(part[1], wanted[1], rtol=1e-9)
+    r = discovery.assign(found, np.array([[-1.6], [-1.35]]), np.zeros((2, 1)), O)
+    assert r[0, 0] > r[1, 0]
+    assert r[1, 1] > r[0, 1]
+    assert np.all(r[[0, 1]].sum(axis=0) > 0.99)
+
+
+def test_an_option_that_was_missed_and_is_shown_again_lives_on(model):
+    found = find(model, last=options_at([-1.5, 0.0, 1.5], absent=[0, 1]))
+    assert offsets_of(found) == [-1.5, 0.0, 1.5, None]
+    assert not (found.absent | found.born | found.died).any()
+
+
+def test_an_option_that_is_missed_keeps_its_slot_from_those_to_be_born(model):
+    """Three slots, of which two options on one hill have two: of the two other hills one must wait."""
+    found = find(model, last=options_at([-1.5, -1.44], slots=3), slots=3)
+    assert found.separate == 3
+    assert_array_equal(np.flatnonzero(found.absent), [1])
+    assert_array_equal(np.flatnonzero(found.born), [2])
+    assert found.kept.all()
+    assert offsets_of(found, 3)[2] in (0.0, 1.5)
+    later = find(model, last=options_at([-1.5, -1.44, 1.5], slots=3, absent=[1]), slots=3)
+    assert sorted(offsets_of(later, 3)) == [-1.5, 0.0, 1.5]
+    assert_array_equal(np.flatnonzero(later.died), [1])
+    assert_array_equal(np.flatnonzero(later.born), [1])
 
 
 def test_an_option_without_samples_lives_where_the_model_shows_its_hill(model):
@@ -204,8 +258,7 @@ def test_a_component_between_two_hills_is_dropped(model):
 
 
 def test_no_more_than_the_slots_and_the_old_ones_first(model):
-    policies, kept = options_at([1.5], slots=2)
-    found = find(model, last=(policies, kept), slots=2)
+    found = find(model, last=options_at([1.5], slots=2), slots=2)
     assert found.separate == 3
     assert found.kept.sum() == 2
     assert offsets_of(found, 2)[0] == 1.5
@@ -214,8 +267,86 @@ def test_no_more_than_the_slots_and_the_old_ones_first(model):
 def test_a_start_from_the_last_options_is_taken_while_the_landscape_lasts(model):
     last = options_at([-1.5, 0.0, 1.5])
     assert find(model, last=last, fresh=False).warm
-    nobody = last[0], np.zeros(O, dtype=bool)
-    assert not find(model, last=nobody, fresh=False).warm
+    assert not find(model, last=last._replace(kept=np.zeros(O, dtype=bool)), fresh=False).warm
+
+
+# ---------------------------------------------------------------- components across a valley
+
+
+def by_hand(given, lines, owner, active=None):
+    """A fitted mixture whose components are lines (offset, slope), and whose samples [N] have these owners."""
+    features, count = fit_features(given.features), len(lines)
+    offset, slope = np.asarray(lines, dtype=float).T
+    M = np.stack([offset + slope * features.centre, slope * features.scale], axis=1)[:, :, None] / LENGTH
+    shapes = (np.tile(np.eye(2), (count, 1, 1)), np.full((count, 1, 1), 0.1), np.full(count, 10.0))
+    active = np.ones(count, dtype=bool) if active is None else np.asarray(active)
+    posterior = Posterior(*map(jnp.asarray, (M, *shapes, np.full(count + 1, 10.0), active)))
+    return Fit(posterior, (np.arange(count + 1)[:, None] == owner).astype(float), 0.0)
+
+
+def whole(model, given, lines, owner, active=None):
+    return whole_components(by_hand(given, lines, owner, active), model, given, fit_features(given.features)).tolist()
+
+
+def test_what_may_be_missing_is_three_T_or_half_of_the_way_down_to_the_typical_score():
+    best = np.array([10.0, 2.0, 1.0, 0.5, -4.0])
+    assert_allclose(tolerance(best, 0.4, 0.0), [1.2, 1.0, 0.5, 0.25, 0.0], rtol=1e-12)
+    assert_allclose(tolerance(best + 7.0, 0.4, 7.0), [1.2, 1.0, 0.5, 0.25, 0.0], rtol=1e-12)
+
+
+def test_a_component_across_a_valley_is_left_out(model):
+    """Its samples lie on both ridges beside it. One that is inactive is left out anyway."""
+    given = make_given([-1.5, 0.0, 1.5, 1.5])  # in turn
+    turn = np.arange(240) % 4
+    lines = [(-1.5, 0.3), (-0.75, 0.3), (1.5, 0.3)]
+    both_sides = np.where(turn == 1, 1, np.where(turn == 0, np.arange(240) // 4 % 2, 2))
+    assert whole(model, given, lines, both_sides) == [0, 2]
+    assert whole(model, given, lines, both_sides, [True, True, False]) == [0]
+    # On its own ridge the same component is one.
+    assert whole(model, given, [lines[0], (0.0, 0.3), lines[2]], np.minimum(turn, 2)) == [0, 1, 2]
+
+
+def test_where_all_components_lie_across_valleys_they_are_all_there_is(model):
+    given = make_given([-1.5, 0.0, 0.0, 1.5])
+    lines = [(-0.75, 0.3), (0.75, 0.3), (1.5, 0.3)]
+    assert whole(model, given, lines, np.arange(240) % 4 // 2, [True, True, False]) == [0, 1]
+
+
+def test_a_component_that_is_no_samples_likeliest_does_no_harm(model):
+    given = make_given([-1.5, 0.0])
+    assert whole(model, given, [(-1.5, 0.3), (0.0, 0.3), (1.5, 0.3)], np.arange(240) % 2)[:2] == [0, 1]
+
+
+def test_a_component_may_be_a_little_worse_than_its_samples():
+    """Samples score 1 on the ridge: T = 0.3 allows half of that to be missing, T = 0.03 a tenth."""
+    given = make_given([0.0, 1.5])
+    for temperature, wanted in ((0.3, [True, True, False]), (0.03, [True, False, False])):
+        model = make_model(temperature=temperature)
+        for beside, accepted in zip((0.05, 0.25, 0.5), wanted, strict=True):
+            found = whole(model, given, [(beside, 0.3), (1.5, 0.3)], np.arange(240) % 2)
+            assert found == ([0, 1] if accepted else [1])
+
+
+def test_most_of_the_samples_is_most_of_their_counts(model):
+    """A third of a component's samples lie as low as its mean does; they decide where they weigh the most."""
+    given = make_given([-0.75, -1.5, 0.0, 1.5])
+    owner, low = np.arange(240) % 4 // 3, np.arange(240) % 4 == 0
+    for weight, wanted in ((1.0, [1]), (9.0, [0, 1])):
+        weighed = given._replace(counts=np.where(low, weight, 1.0))
+        assert whole(model, weighed, [(-0.75, 0.3), (1.5, 0.3)], owner) == wanted
+
+
+def test_a_component_across_a_valley_has_no_rollouts_of_an_option(model, monkeypatch):
+    """A curve from one ridge to the next, whose samples lie on both: it is good at either end, but no policy."""
+    given = make_given([-1.5, 0.0, 1.5])
+    middle = np.abs(given.contexts[:, 0]) < 0.7
+    owner = np.where(middle & (np.arange(240) % 3 < 2), 3, np.arange(240) % 3)
+    fitted = by_hand(given, [(-1.5, 0.3), (0.0, 0.3), (1.5, 0.3), (-0.75, 0.3 + 0.75 / 1.2)], owner)
+    monkeypatch.setattr(discovery, "_fit_mixture", lambda *given: (fitted, False))
+    found = discover(np.random.default_rng(0), given, (ANCHORS, ANCHORS), model, VIEW, None, True, O)
+    assert_array_equal(found.slots == -1, [False, False, False, True])
+    assert_array_equal(np.asarray(found.posterior.active), found.slots >= 0)
+    assert found.separate == found.kept.sum() == 3
 
 
 # ---------------------------------------------------------------- features

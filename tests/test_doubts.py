@@ -23,6 +23,7 @@ GOOD = Signs(
 
 def test_good_signs_raise_no_doubt():
     assert find_doubts(GOOD) == ()
+    assert find_doubts(GOOD._replace(unexplored=0.14)) == ()
 
 
 def test_what_is_not_known_raises_no_doubt():
@@ -36,6 +37,7 @@ def test_what_is_not_known_raises_no_doubt():
     [
         ("unexplained", {"explained": 0.04}, "4 %"),
         ("few", {"unexplored": 0.62}, "62 %"),
+        ("few", {"unexplored": 0.25}, "25 %"),
         ("not-better", {"expected": 0.51}, "0.51"),
         ("wide", {"width": 2.3}, "2.3"),
         ("unheld", {"maxima": 5}, "5"),

@@ -232,6 +232,8 @@ def test_a_landscape_of_success_has_scores_0_and_1_and_log_odds():
     odds = np.asarray(gp.predict_mean(known.process, jnp.asarray(z)))
     assert odds[0] > 0.0 > odds[1]
     assert_allclose(known.process.mean, known.landscape.start.mean)
+    # One rollout's success tells so little that what it leaves unknown says nothing.
+    assert np.isnan(landscape.unexplored(known.landscape, known.process, np.arange(60)))
 
 
 def test_the_process_is_that_of_the_chosen_rollouts_alone(two):
@@ -263,8 +265,7 @@ def test_unexplored_is_the_variance_of_rollouts_left_out(two):
             ConstantKernel(signal) * RBF(lengths), alpha=noise + JITTER * signal, optimizer=None
         )
         left.append(model.fit(z[others], np.zeros(59)).predict(z[i : i + 1], return_std=True)[1][0] ** 2 / signal)
-    scores = scores_of(two.landscape, two.returns[:60])
-    found = landscape.unexplored(two.landscape, process, scores, first)
+    found = landscape.unexplored(two.landscape, process, first)
     assert_allclose(found, np.mean(left), rtol=1e-4, atol=2e-6)
     assert 0.0 < np.mean(left) < 1.0
 
@@ -290,11 +291,13 @@ def test_it_is_old_when_the_rollouts_have_grown(two):
     found = two.landscape
     assert isinstance(found, Landscape)
     assert found.rollouts == N
-    grown = int(np.ceil(landscape.GROWTH * N))
+    grown = int(np.ceil(surface.GROWTH * N))
     assert [is_old(found, rollouts) for rollouts in (N, grown - 1, grown, 5 * N)] == [False, False, True, True]
 
 
-def test_the_next_landscape_keeps_the_first_map_of_returns(two):
-    other = landscape.make(two.surface._replace(warp=None), D, 700, 0.3, two.landscape.warp)
-    assert other.warp is two.landscape.warp
-    assert (other.rollouts, other.temperature) == (700, 0.3)
+def test_a_landscape_is_what_a_surface_says(two):
+    other = landscape.make(two.surface, D, 700, 0.3)
+    assert other.hyperparameters is two.surface.process.hyperparameters
+    assert other.warp is two.surface.warp
+    assert other.start is two.surface.start
+    assert (other.rollouts, other.temperature, other.binary) == (700, 0.3, False)

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from hpsde import density, discovery, latent
 from hpsde.density import Mixture
+from hpsde.discovery import Last
 from hpsde.gaussian import LinearGaussian, means
 from hpsde.latent import chain_starts, estimate_density, find_solutions, nothing_known, sample_counts
 from hpsde.return_model import approximate_return, survey
@@ -37,7 +38,7 @@ def data():
 def known(data):
     """The landscape and the weights."""
     approximated, _ = approximate_return(KEY, data, np.ones(S + D), Start(), np.zeros(0, dtype=bool), SETTINGS)
-    found = survey(KEY, data, approximated, np.ones(S + D), None, None, SETTINGS)
+    found = survey(KEY, data, approximated, np.ones(S + D), None, SETTINGS)
     return found, compute_weights(data, None, SETTINGS)
 
 
@@ -51,7 +52,7 @@ def two_options(offsets=(1.0, -1.0)):
     b = np.array([[offset - 0.5, 0.0] for offset in (*offsets, 0.0, 0.0)])
     w = np.tile([[0.1, 0.0]], (O, 1, 1))
     policies = LinearGaussian(jnp.asarray(b), jnp.asarray(w), jnp.tile(0.01 * jnp.eye(D), (O, 1, 1)))
-    return policies, np.arange(O) < len(offsets)
+    return Last(policies, np.arange(O) < len(offsets), np.zeros(O, dtype=bool))
 
 
 # ---------------------------------------------------------------- solutions
@@ -141,7 +142,7 @@ def test_later_some_start_at_rollouts_of_weight_and_some_at_the_options(data):
     of_options, at = starts[half + quarter :], rows[half + quarter :]
     assert np.all(data.mask[at])
     assert_array_equal(of_options[:, :S], data.contexts[at])
-    wanted = np.asarray(means(last[0], jnp.asarray(data.features[at])))[[0, 1]]
+    wanted = np.asarray(means(last.options, jnp.asarray(data.features[at])))[[0, 1]]
     nearest = np.min(np.linalg.norm(wanted - of_options[None, :, S:], axis=2), axis=0)
     assert_allclose(nearest, 0.0, atol=1e-12)
     assert_allclose(np.mean(of_options[:, S] > 0.1 * of_options[:, 0]), 0.5, atol=0.01)
@@ -182,10 +183,10 @@ def test_joint_gaussians_tell_the_two_sides_apart(data, known, method):
     assert_array_equal(found.responsibilities.sum(axis=0), data.mask)
 
 
-def watched_counts(monkeypatch, data, importance, last=None, **changes):
+def watched_counts(monkeypatch, data, importance, last=None, mass=(20.0, 30.0, 10.0, 0.1), **changes):
     """What the density estimation is given: points, counts and the start; and what is made of its answer."""
     seen, size = {}, changes.get("embedding_dimensions", S + D)
-    mass = np.array([20.0, 30.0, 10.0, 0.1])
+    mass = np.array(mass)
     centres = np.random.default_rng(1).normal(size=(O, size))
     parts = (mass + 0.1, mass + 1.0, centres, mass + size, (mass + size)[:, None, None] * np.eye(size), mass)
     mixture = Mixture(*map(jnp.asarray, parts))
@@ -219,16 +220,16 @@ def test_the_last_mixture_is_a_start_but_not_of_an_embedding(monkeypatch, data, 
     assert seen["x"].shape == (ROWS, 2)
 
 
-def test_a_gaussian_with_a_lesser_share_is_removed_but_never_the_heaviest(monkeypatch, data, known):
-    for share, most in ((0.0, 4), (0.1, 3), (1.0, 1)):
-        _, found = watched_counts(monkeypatch, data, known[1], minimum_share=share, assignment="soft")
-        assert found.kept.sum() == most
-        assert_array_equal(np.asarray(found.mixture.mass) > 0.0, found.kept)
-        assert not found.responsibilities[~found.kept].any()
-    assert_array_equal(np.flatnonzero(found.kept), [1])
+@pytest.mark.parametrize("mass", [(20.0, 30.0, 10.0, 0.1), (20.0, 0.0, 1e-9, 0.0), (0.0, 0.0, 7.0, 0.0)])
+def test_a_gaussian_without_mass_is_no_option_and_one_with_little_is(monkeypatch, data, known, mass):
+    _, found = watched_counts(monkeypatch, data, known[1], mass=mass, assignment="soft")
+    assert_array_equal(found.kept, np.array(mass) > 0.0)
+    assert_array_equal(np.asarray(found.mixture.mass) > 0.0, found.kept)
+    assert not found.responsibilities[~found.kept].any()
+    assert_allclose(found.responsibilities.sum(axis=0), data.mask, atol=1e-9)
 
 
 def test_a_gaussian_without_a_rollout_of_its_own_is_no_option(monkeypatch, data, known):
-    _, found = watched_counts(monkeypatch, data, known[1], minimum_share=0.0)
+    _, found = watched_counts(monkeypatch, data, known[1])
     assert_array_equal(found.kept, found.responsibilities.sum(axis=1) > 0.0)
     assert latent._assigned(np.array([[0.2, 0.9], [0.8, 0.1]]), SETTINGS).tolist() == [[0.0, 1.0], [1.0, 0.0]]

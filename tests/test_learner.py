@@ -57,14 +57,17 @@ def test_learning_finds_both_ridges(learned):
 def test_rollouts_are_recorded_as_they_came(learned):
     rollouts = learned.rollouts
     np.testing.assert_array_equal(rollouts.iteration, np.repeat([0, 1, 2], small.ROUNDS))
-    np.testing.assert_array_equal(rollouts.behaviour, np.repeat([0, 1, 2], small.ROUNDS))
-    np.testing.assert_array_equal(rollouts.option == INITIAL, np.arange(192) < 128)
+    first = rollouts.option == INITIAL  # all of the first round, and scouts later
+    assert np.all(first[:128])
+    assert np.sum(~first[128:]) >= 0.75 * 64
+    np.testing.assert_array_equal(rollouts.behaviour, np.where(first, 0, rollouts.iteration))
+    np.testing.assert_array_equal(rollouts.number == 0, first)
     np.testing.assert_array_equal(rollouts.returns, small.two_ridges(rollouts.contexts, rollouts.parameters))
 
 
 def test_density_of_a_proposal_is_that_of_the_options_it_mixes():
     """Without contexts the gate is one distribution over options: its decisions' shares."""
-    learner = small.run(small.make(0, 2), rounds=(128,))
+    learner = small.run(small.make(0, 2, scouts=0.0), rounds=(128,))
     policy = learner.policy
     proposal = learner.ask(count=32)
     shares = np.bincount(proposal.option, minlength=len(policy.options)) / 32
@@ -80,7 +83,7 @@ def test_density_of_a_proposal_is_that_of_the_options_it_mixes():
 
 def test_rollouts_are_weighed_by_all_policies_that_made_them_in_their_shares():
     """log pi_old of a rollout; what was forgotten or failed has no share."""
-    learner = small.run(small.make(), rounds=(128,))
+    learner = small.run(small.make(scouts=0.0), rounds=(128,))
     contexts = small.draw_contexts(1, 32, 1)
     learner.ask(contexts)
     learner.forget_asked()
@@ -102,9 +105,10 @@ def test_rollouts_are_weighed_by_the_policy_that_made_them_where_settings_say_so
     usable = np.ones(160, dtype=bool)
     own, mixed = (each._log_behaviour(each._frame, usable, None) for each in (learner, mixture))
     np.testing.assert_array_equal(learner.rollouts.parameters, mixture.rollouts.parameters)
-    table = learner._history.table
-    np.testing.assert_array_equal(own, np.where(np.arange(160) < 128, table[0], table[1]))
-    np.testing.assert_allclose(np.exp(mixed), (128 * np.exp(table[0]) + 32 * np.exp(table[1])) / 160, rtol=1e-9)
+    table, first = learner._history.table, learner.rollouts.option == INITIAL
+    np.testing.assert_array_equal(own, np.where(first, table[0], table[1]))
+    n = first.sum()
+    np.testing.assert_allclose(np.exp(mixed), (n * np.exp(table[0]) + (160 - n) * np.exp(table[1])) / 160, rtol=1e-9)
 
 
 def test_along_directions_the_initial_density_is_estimated_from_the_rollouts_of_the_initial_policy():
@@ -113,9 +117,10 @@ def test_along_directions_the_initial_density_is_estimated_from_the_rollouts_of_
     usable = np.ones(160, dtype=bool)
     learner._log_behaviour(learner._frame, usable, None)
     s, xi = units.contexts(rollouts.contexts), units.parameters(rollouts.parameters)
-    initial = kernel_log_density((s[:128], xi[:128]), s, xi)
+    first = rollouts.option == INITIAL
+    initial = kernel_log_density((s[first], xi[first]), s, xi)
     by_policy = learner._history.table[1]
-    mixture = (128 * np.exp(initial) + 32 * np.exp(by_policy)) / 160
+    mixture = (first.sum() * np.exp(initial) + (~first).sum() * np.exp(by_policy)) / 160
     # One parameter: as a combination, it is what it was but for the sign.
     for P in ([[1.0]], [[-1.0]]):
         found = learner._log_behaviour(learner._frame, usable, np.array(P))
@@ -311,9 +316,11 @@ def test_same_seed_same_bits_other_seed_other_bits(learned):
     assert not np.array_equal(other.policy.act(contexts), learned.policy.act(contexts))
 
 
-def test_a_second_learner_of_the_same_sizes_compiles_nothing(learned):
+def test_a_second_learner_of_the_same_sizes_compiles_nothing():
+    """Neither sends scouts, which one may do and the other not."""
+    small.run(small.make(scouts=0.0)).policy.act(small.draw_contexts(0, 5, 1))
     with count_compilations() as compilations:
-        small.run(small.make(seed=7)).policy.act(small.draw_contexts(0, 5, 1))
+        small.run(small.make(seed=7, scouts=0.0)).policy.act(small.draw_contexts(0, 5, 1))
     assert compilations.count == 0
 
 

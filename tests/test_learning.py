@@ -55,7 +55,7 @@ def test_seed_decides(policy):
 def test_method_and_settings_by_name():
     assert learn(method="hpsde-rwr-softmax").gate.kind == "softmax"
     assert learn(gate="marginal").gate.kind == "marginal"
-    assert len(learn(density="vb", minimum_share=1.0).options) == 1
+    assert len(learn(density="vb", weight_sum="one").options) == 1
     with pytest.raises(UnknownNameError, match="unknown method 'magic'; valid are: hpsde-reps-gp"):
         learn(method="magic")
     with pytest.raises(UnknownNameError, match=r"unknown setting 'kapa'; valid are: .*kappa"):
@@ -127,16 +127,35 @@ def test_rollouts_are_spent_to_the_last(rollouts, initial_rollouts, rounds):
 
 @pytest.mark.parametrize(
     ("rollouts", "batch", "wanted"),
-    [(10, None, 50), (2000, None, 50), (2040, None, 51), (40_000, None, 1000), (40_000, 7, 7), (10, 60, 60)],
+    [
+        (1, None, 1),
+        (39, None, 1),
+        (40, None, 2),
+        (175, None, 8),
+        (999, None, 49),
+        (1000, None, 50),
+        (2000, None, 50),
+        (2040, None, 51),
+        (40_000, None, 1000),
+        (40_000, 7, 7),
+        (10, 60, 60),
+    ],
 )
-def test_a_learning_step_comes_after_50_rollouts_or_a_fortieth_of_all_or_as_many_as_given(rollouts, batch, wanted):
+def test_a_learning_step_comes_after_50_rollouts_a_twentieth_or_a_fortieth_of_all_or_as_many_as_given(
+    rollouts, batch, wanted
+):
     assert batch_size(rollouts, batch) == wanted
 
 
-def test_without_a_batch_rounds_have_50_rollouts():
+def test_whatever_the_rollouts_there_are_from_20_to_40_learning_steps_where_there_can_be():
+    for rollouts in (20, 57, 100, 333, 1050, 1999, 2041, 7000, 100_003):
+        assert 20 <= rollouts / batch_size(rollouts) <= 41
+
+
+def test_without_a_batch_rounds_have_the_batch_size_of_all_rollouts():
     task = task_from_function(small.two_ridges, batched=True, **PLACES)
     learner = make_learner("creps", task, initial_rollouts=60, expected_rollouts=192)
-    assert [step.rollouts for step in iterate(task, learner, rollouts=192)] == [60, 110, 160, 192]
+    assert [step.rollouts for step in iterate(task, learner, rollouts=192)] == [60, *range(69, 192, 9), 192]
 
 
 @pytest.mark.parametrize(

@@ -157,6 +157,21 @@ def process_deviation(gate, z):
     return np.sqrt(np.exp(2.0 * log_signal) - np.sum(kernel * np.linalg.solve(K, kernel.T).T, axis=1))
 
 
+def test_an_option_that_was_never_tried_is_taken_only_where_none_was(policy):
+    contexts, _ = some(policy)
+    free = policy.choose(contexts)
+    for tried, wanted in (
+        ([True, False, False, True], np.zeros(25)),  # the second and the last slot hold no option
+        ([False, True, True, True], np.ones(25)),
+        ([True, True, True, True], free),
+        ([False, True, False, True], free),
+    ):
+        chosen = dataclasses.replace(policy, tried=np.array(tried))
+        np.testing.assert_array_equal(chosen.choose(contexts), wanted)
+        means, _ = truth(policy, contexts)
+        np.testing.assert_allclose(chosen.act(contexts), means[chosen.choose(contexts), np.arange(25)], rtol=1e-12)
+
+
 def test_expected_returns_of_other_gates_are_those_of_the_options():
     for gate in ("softmax", "marginal"):
         policy = by_hand(gate)

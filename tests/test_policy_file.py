@@ -141,6 +141,32 @@ def test_few_directions_come_back(path):
     np.testing.assert_array_equal(load_policy(path).gate.process.K_inverse, process.K_inverse)
 
 
+def test_which_options_were_tried_comes_back(path):
+    """Of slots without an option nobody has tried any; where nobody counted, all options have been."""
+    for tried, wanted in ((np.array([False, True, True, True]), [False, False, True, False]), (None, KEPT)):
+        policy = dataclasses.replace(make("softmax"), tried=tried)
+        policy.save(path)
+        loaded = load_policy(path)
+        np.testing.assert_array_equal(loaded.tried, wanted)
+        small.assert_same_bits(policy, loaded)
+
+
+@pytest.mark.parametrize("gate", GATES)
+def test_files_of_version_3_are_read(gate, path):
+    """They did not say which options had been tried: all had."""
+    policy = dataclasses.replace(make(gate), doubts=DOUBTS, numbers=np.array([3, 0, 5, 0]))
+    policy.save(path)
+    arrays = fields(path.read_bytes())
+    rewrite(path, as_version(3, arrays))
+    loaded = load_policy(path)
+    small.assert_same_bits(loaded, policy)
+    np.testing.assert_array_equal(loaded.tried, policy.kept)
+    assert loaded.doubts == DOUBTS
+    rewrite(path, arrays | {"header": as_version(3, arrays)["header"]})
+    with pytest.raises(FileFormatError, match="the field option_tried is not known"):
+        load_policy(path)
+
+
 @pytest.mark.parametrize("gate", GATES)
 def test_files_of_version_2_are_read(gate, path):
     """They had no numbers, no doubts, no gate of success or failure, and gates saw all directions."""
@@ -165,7 +191,8 @@ def test_few_directions_are_refused_in_version_2(path):
 def as_version(version, arrays):
     """The arrays of a file as an earlier hpsde wrote them."""
     header = json.loads(str(arrays["header"])) | {"version": version}
-    del header["doubts"]
+    if version < 3:
+        del header["doubts"]
     later = {name for since, names in NEW_IN_VERSION.items() if since > version for name in names}
     return {name: array for name, array in arrays.items() if name not in later} | {
         "header": np.array(json.dumps(header))
@@ -188,9 +215,11 @@ def test_files_of_version_1_are_read(gate, features, path):
     rewrite(path, old)
     small.assert_same_bits(load_policy(path), policy)
     load_policy(path).save(path)
-    assert json.loads(str(fields(path.read_bytes())["header"]))["version"] == 3
+    assert json.loads(str(fields(path.read_bytes())["header"]))["version"] == 4
     rewrite(path, arrays | {"header": old["header"]})
-    with pytest.raises(FileFormatError, match=r"the field (option_numbers|units_parameter_axes) is not known"):
+    with pytest.raises(
+        FileFormatError, match=r"the field (option_numbers|option_tried|units_parameter_axes) is not known"
+    ):
         load_policy(path)
 
 
@@ -247,7 +276,7 @@ def test_any_reader_of_numpys_files_can_read_it(saved):
     arrays = fields(saved)
     header = json.loads(str(arrays.pop("header")))
     kinds = {"features": "linear", "gate": "gp"}
-    assert header == {"format": "hpsde-policy", "version": 3, **kinds, "doubts": []}
+    assert header == {"format": "hpsde-policy", "version": 4, **kinds, "doubts": []}
     assert set(arrays) == set(fields_of("linear", "gp"))
     assert all(array.dtype in (np.float64, np.int64, bool) for array in arrays.values())
 
@@ -395,7 +424,7 @@ def test_numbers_that_make_no_sense_are_refused(name, change, message, saved, pa
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        ({"version": 4}, "has version 4; this hpsde reads versions 1, 2, 3"),
+        ({"version": 5}, "has version 5; this hpsde reads versions 1, 2, 3, 4"),
         ({"version": 2}, "its header has the keys"),
         ({"doubts": None}, "is damaged: doubts: expected a list"),
         ({"doubts": [["wide", 1.0, "text"]]}, "is damaged: doubts"),

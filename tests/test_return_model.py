@@ -52,7 +52,7 @@ def test_no_process_is_fitted_where_nothing_asks_for_it(first):
     found, same = approximate_return(KEY, data, SPREADS, Start(), NOBODY, nothing)
     assert found is None
     assert same is data
-    assert survey(KEY, data, None, SPREADS, None, None, nothing) is None
+    assert survey(KEY, data, None, SPREADS, None, nothing) is None
 
 
 def test_the_process_has_all_rollouts_in_the_mask(first):
@@ -84,7 +84,7 @@ def test_modelled_returns_are_nearer_to_the_truth_than_those_with_noise(first):
 
 def test_the_first_landscape_is_the_surface_at_the_T_of_its_modelled_scores(first):
     data, found = first
-    got = survey(KEY, data, found, SPREADS, None, None, Settings())
+    got = survey(KEY, data, found, SPREADS, None, Settings())
     assert got.hyperparameters is found.process.hyperparameters
     assert got.warp is found.warp
     assert (got.rollouts, got.binary) == (160, False)
@@ -95,35 +95,105 @@ def test_the_first_landscape_is_the_surface_at_the_T_of_its_modelled_scores(firs
 @pytest.mark.parametrize("density", ["vb", "em"])
 def test_joint_gaussians_ask_for_no_landscape(first, density):
     data, found = first
-    assert survey(KEY, data, found, SPREADS, None, None, Settings(density=density)) is None
+    assert survey(KEY, data, found, SPREADS, None, Settings(density=density)) is None
 
 
 def test_where_the_returns_are_noise_there_is_no_landscape():
     data = make_data(100, returns=np.random.default_rng(17).normal(size=ROWS))
-    assert survey(KEY, data, approximate(data), SPREADS, None, None, Settings()) is None
+    assert survey(KEY, data, approximate(data), SPREADS, None, Settings()) is None
 
 
 def test_a_landscape_lasts_until_the_rollouts_have_grown_and_the_next_keeps_scores_and_T(monkeypatch):
     data = make_data(160)
-    last = survey(KEY, data, approximate(data), SPREADS, None, None, Settings())
-    grown = int(np.ceil(landscape.GROWTH * 160))
+    last = survey(KEY, data, approximate(data), SPREADS, None, Settings())
+    grown = int(np.ceil(surface.GROWTH * 160))
     current = approximate(data)
-    assert survey(KEY, make_data(grown - 1), current, SPREADS, last, 0.2, Settings()) is last
-    seen, original = [], surface.fit
+    assert survey(KEY, make_data(grown - 1), current, SPREADS, last, Settings()) is last
+    seen, original = [], surface.fit_scores
 
-    def watched(key, joint, size, returns, share, mask, spreads, start, settings):
-        seen.append((mask, start, returns))
-        return original(key, joint, size, returns, share, mask, spreads, start, settings)
+    def watched(key, joint, size, scores, warp, binary, mask, spreads, start, settings):
+        seen.append((scores, warp, binary, mask, start))
+        return original(key, joint, size, scores, warp, binary, mask, spreads, start, settings)
 
-    monkeypatch.setattr(surface, "fit", watched)
+    monkeypatch.setattr(surface, "fit_scores", watched)
     monkeypatch.setattr(landscape, "choose", functools.partial(landscape.choose, size=80))
     low = make_data(grown)
     low.returns[:5] = -1e6
-    second = survey(KEY, low, current, SPREADS, last, 0.2, Settings())
-    ((mask, start, returns),) = seen
+    low.returns[5] = 9.0
+    second = survey(KEY, low, current, SPREADS, last, Settings())
+    ((scores, warp, binary, mask, start),) = seen
     assert (mask.sum(), np.sum(mask & low.initial)) == (80, 40)
     assert start is last.start
-    assert returns.min() == last.warp.returns[0]  # what is worse than the worst of the first is as bad as that
+    assert warp is last.warp
+    assert not binary
+    # By the first map, which is a line: what is worse than the worst of the first is as bad as that.
+    knots, values = (each[[0, -1]] for each in (last.warp.returns, last.warp.scores))
+    line = np.polynomial.Polynomial.fit(knots, values, 1)
+    assert_allclose(scores[mask], line(np.maximum(low.returns, knots[0]))[mask], rtol=1e-9, atol=1e-9)
     assert (second.rollouts, second.temperature) == (grown, last.temperature)
     assert second.warp is last.warp
     assert second is not last
+
+
+def test_the_kernel_of_a_landscape_is_fitted_anew_though_it_sees_no_more_rollouts_than_before(monkeypatch):
+    """As many as it can see, of which those of the policy are others now."""
+    monkeypatch.setattr(landscape, "choose", functools.partial(landscape.choose, size=120))
+    data, later = make_data(120, noise=0.2), make_data(240, noise=0.2)
+    last = survey(KEY, data, approximate(data), SPREADS, None, Settings())
+    found = survey(KEY, later, approximate(data), SPREADS, last, Settings())
+    assert found.rollouts == 240
+    assert np.any(np.asarray(found.hyperparameters.log_lengths) != np.asarray(last.hyperparameters.log_lengths))
+
+
+SLOPES = {
+    "narrower": (1.0, 0.1, lambda s, xi: 10.0 * np.sin(xi[:, 0]) + np.sin(s[:, 0])),
+    "wider": (0.6, 1.2, lambda s, xi: 3.0 * xi[:, 0] ** 2 + np.sin(s[:, 0])),
+}
+
+
+@pytest.mark.parametrize("later", SLOPES)
+def test_noise_stays_in_the_unit_of_the_first_scores_however_much_later_returns_vary(later):
+    """Returns have a noise of 0.3. Those of all rollouts vary half as much as the first, or three times as much."""
+    near, far, function = SLOPES[later]
+    rng, rows, first = np.random.default_rng(0), 320, 100
+    contexts, parameters = rng.normal(size=(rows, S)), rng.normal(size=(rows, D))
+    parameters *= np.where(np.arange(rows) < first, near, far)[:, None]
+    returns = function(contexts, parameters) + 0.3 * rng.normal(size=rows)
+
+    def some(count):
+        mask = np.arange(rows) < count
+        return Data(
+            contexts, parameters, returns, contexts, np.zeros(rows), mask, mask & (np.arange(rows) < first), count
+        )
+
+    line = Settings(warp="none")
+    last = survey(KEY, some(first), approximate(some(first), warp="none"), SPREADS, None, line)
+    found = survey(KEY, some(300), approximate(some(300), warp="none"), SPREADS, last, line)
+    assert found.warp is last.warp
+    assert found.temperature == last.temperature
+    assert found.rollouts == 300
+    ratio = returns[:300].std() / returns[:first].std()
+    assert ratio < 0.7 if later == "narrower" else ratio > 2.0  # so far off would another unit be
+    unit = np.ptp(last.warp.returns) / np.ptp(last.warp.scores)
+    assert_allclose(np.exp(float(found.hyperparameters.log_noise)) * unit, 0.3, rtol=0.15)
+    if later == "narrower":  # the same hill as at first, with the same height
+        assert_allclose(landscape.signal(found), landscape.signal(last), rtol=0.2)
+
+
+def test_a_landscape_of_success_stays_one_though_later_returns_have_other_values():
+    succeeds = make_data(160).parameters[:, 0] > 0.2
+    first = make_data(120, returns=np.where(succeeds, 5.0, -2.0))
+    last = survey(KEY, first, approximate(first), SPREADS, None, Settings())
+    assert last.binary
+    returns = np.where(np.arange(ROWS) < 120, first.returns, np.where(succeeds, 4.0, -3.0))
+    later = make_data(200, returns=returns)
+    current = approximate(later)
+    assert not current.binary
+    found = survey(KEY, later, current, SPREADS, last, Settings())
+    assert (found.binary, found.rollouts) == (True, 200)
+    assert found.start.mean == last.start.mean
+    chosen = np.arange(200)
+    process = landscape.condition(found, later.joint, S, returns, chosen, ROWS)
+    odds = np.asarray(gp.predict_mean(process, jnp.asarray([[1.5, 0.0, 0.0], [-1.5, 0.0, 0.0]])))
+    assert odds[0] > 1.0
+    assert odds[1] < -1.0

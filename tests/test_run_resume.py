@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import hpsde
 import stored
+from hpsde import scouting
 from hpsde.policy import HierarchicalPolicy
 from hpsde.runs import run as run_module
 from hpsde.runs.store import Store
@@ -163,6 +164,66 @@ def test_workers_give_the_same_policy(whole, tmp_path):
     with stored.create(tmp_path / "run") as run:
         run.learn(stored.make_task(), workers=2, progress=False)
     assert_same_run(tmp_path / "run", whole)
+
+
+# Scouts
+
+
+@pytest.fixture
+def many_scouts(monkeypatch):
+    """They go however little is unknown, as long as there may be any."""
+    monkeypatch.setattr(scouting, "UNSEEN", 0.0)
+
+
+def test_a_run_with_scouts_killed_anywhere_ends_the_same(tmp_path, many_scouts, monkeypatch):
+    with stored.create(tmp_path / "whole") as run:
+        run.learn(stored.make_task(), progress=False)
+        rows = run.rollouts()
+    later = rows.ask > 1
+    scout = later & (rows.policy == 0)
+    for ask in (2, 3):
+        assert 0 < np.sum(scout & (rows.ask == ask)) < 16
+    np.testing.assert_array_equal(scout, later & (rows.option == -1))
+    np.testing.assert_array_equal(scout, later & (rows.number == 0))
+    np.testing.assert_allclose(rows.log_density[scout], np.log(0.5), rtol=1e-12)
+    whole = (tmp_path / "whole/policy.npz").read_bytes(), rows
+    places = ((Store, "add_asked", 2), (Store, "add_asked", 3), (Store, "tell", 10), (Store, "add_step", 2))
+    for owner, name, number in places:
+        for lost in (False, True):
+            folder = tmp_path / f"{name}-{number}-{lost}"
+            with stored.create(folder) as run, monkeypatch.context() as patch:
+                patch.setattr(owner, name, dying(getattr(owner, name), number, True))
+                with pytest.raises(KilledError):
+                    run.learn(stored.make_task(), progress=False)
+            if lost:
+                (folder / "learner.npz").unlink()
+            with hpsde.Run.open(folder) as run:
+                run.learn(stored.make_task(), progress=False)
+            assert_same_run(folder, whole)
+
+
+@pytest.mark.parametrize("how", ["reopen", "other", "delete"])
+def test_scouts_that_are_under_way_are_the_same_for_a_run_that_is_opened_again(started, many_scouts, tmp_path, how):
+    """Asks in contexts of 16 and of one, told in between or not."""
+    seen = []
+    for name in ("keep", how):
+        folder = tmp_path / name / "run"
+        shutil.copytree(started, folder)
+        run, asked = hpsde.Run.open(folder), []
+        for number, count in enumerate((16, 16, 1, 1, 16)):
+            asked.append(run.ask(stored.small.draw_contexts(number, count, 1)))
+            run = disturb(folder, run, name)
+            if number == 1:
+                stored.tell(run, asked[0])
+        seen.append(
+            [(each.id, each.option, each.number, *each.parameters, each.log_density) for ask in asked for each in ask]
+        )
+        run.policy.save(tmp_path / f"{name}.npz")
+        run.close()
+    assert seen[0] == seen[1]
+    scouts = [option for _, option, *_ in seen[0]].count(-1)
+    assert 0 < scouts < 25
+    assert (tmp_path / "keep.npz").read_bytes() == (tmp_path / f"{how}.npz").read_bytes()
 
 
 # Failures

@@ -19,14 +19,15 @@ from hpsde.runs.store import COLUMNS, SCHEMA, Store
 
 
 def add(store, count=5, seed=0, policy=0):
-    """Rollouts with contexts [2] and parameters [3]; what was stored."""
+    """Rollouts of one policy with contexts [2] and parameters [3]; what was stored."""
     generator = np.random.default_rng(seed)
     last, asks, _ = store.position()
     contexts = generator.normal(size=(count, 2)) * 10.0 ** generator.integers(-90, 90, (count, 2))
     option = np.full(count, -1) if policy == 0 else generator.integers(0, 3, count)
     proposal = Proposal(generator.normal(size=(count, 3)), option, generator.normal(size=count))
     seeds = generator.integers(0, 2**32, count).tolist()
-    store.add_asked(ask=asks + 1, contexts=contexts, proposal=proposal, seeds=seeds, first_id=last + 1, policy=policy)
+    made = np.full(count, policy)
+    store.add_asked(ask=asks + 1, contexts=contexts, proposal=proposal, seeds=seeds, first_id=last + 1, policy=made)
     return contexts, proposal, seeds
 
 
@@ -87,7 +88,8 @@ def test_numbers_come_back_to_the_bit(value, tmp_path_factory):
     Store.create(path)
     with closing(Store(path, 1, 1)) as store:
         proposal = Proposal(np.array([[value]]), np.array([-1]), np.array([value]))
-        store.add_asked(ask=1, contexts=np.array([[value]]), proposal=proposal, seeds=[1], first_id=1, policy=0)
+        made = np.zeros(1, dtype=int)
+        store.add_asked(ask=1, contexts=np.array([[value]]), proposal=proposal, seeds=[1], first_id=1, policy=made)
         tell(store, [1], value)
         rows = store.rows()
     assert rows.contexts.tobytes() == rows.parameters.tobytes() == np.array([value]).tobytes()
@@ -160,6 +162,21 @@ def test_rollouts_have_the_number_of_their_option(path, store):
     assert columns["number"] == wanted
     assert columns["option"] == [-1] * 4 + [*first.option, *second.option]
     assert list(columns).index("number") == list(columns).index("option") + 1
+
+
+def test_rollouts_of_one_ask_may_be_of_several_policies(store):
+    """Some of the policy's own and some of the initial one, in any order."""
+    add(store, 4)
+    store.add_step(1, np.zeros(0, dtype=int), {"numbers": [3, 7]})
+    made, option = np.array([1, 0, 1, 0, 1]), np.array([1, -1, 0, -1, 1])
+    proposal = Proposal(np.zeros((5, 3)), option, np.array([-1.0, np.nan, -2.0, -3.0, -4.0]))
+    store.add_asked(ask=2, contexts=np.zeros((5, 2)), proposal=proposal, seeds=range(5), first_id=5, policy=made)
+    rows = store.rows("ask = 2")
+    np.testing.assert_array_equal(rows.policy, made)
+    np.testing.assert_array_equal(rows.option, option)
+    np.testing.assert_array_equal(rows.number, [7, 0, 3, 0, 7])
+    np.testing.assert_array_equal(rows.log_density, proposal.log_density)
+    assert store.rows("policy = 1").id.tolist() == [5, 7, 9]
 
 
 def test_databases_of_version_1_are_read_and_gone_on_with(path, filled):

@@ -15,6 +15,7 @@ from hpsde.gp_directions import leading
 from hpsde.gp_model import JITTER
 from hpsde.settings import Settings
 from hpsde.surface import Start, is_needed
+from hpsde.warp import Warp
 
 N, ROWS, S, D = 240, 256, 1, 6
 DIRECTION = np.array([2.0, -1.0, 0.0, 1.0, -2.0, 0.5]) / np.sqrt(10.25)
@@ -100,7 +101,7 @@ def test_a_second_fit_goes_on_from_the_axes_of_the_first(found):
         assert_array_equal(one, other)
 
 
-def test_axes_are_found_again_with_more_rollouts_and_chosen_again_unless_settled(monkeypatch, found):
+def test_axes_are_found_again_with_more_rollouts_and_chosen_again_with_many_more(monkeypatch, found):
     chosen = []
     choose = surface._choose_axes
     monkeypatch.setattr(surface, "_choose_axes", lambda *given: chosen.append(1) or choose(*given))
@@ -109,11 +110,67 @@ def test_axes_are_found_again_with_more_rollouts_and_chosen_again_unless_settled
     assert (again.start.found, again.start.chosen, chosen) == (N, N, [])
     assert not np.array_equal(again.axes, found.axes)
     assert alignment(again) > 0.995
-    earlier = earlier._replace(chosen=int(N / surface.CHOICE_GROWTH))
-    assert fit(start=earlier._replace(held_out=0.5 * surface.SETTLED)).start.chosen == N
+    # However well the present ones have predicted.
+    earlier = earlier._replace(chosen=int(N / surface.CHOICE_GROWTH), held_out=0.999)
+    assert fit(start=earlier).start.chosen == N
     assert chosen == [1]
-    fit(start=earlier._replace(held_out=0.5 + 0.5 * surface.SETTLED))
-    assert chosen == [1]
+
+
+def along_one(parameters):
+    return np.sin(2.0 * parameters[:, 0]) + 0.1 * np.random.default_rng(3).normal(size=len(parameters))
+
+
+def along_two(parameters):
+    return np.sin(3.0 * parameters[:, 0]) * np.cos(2.0 * parameters[:, 3])
+
+
+def along_three(parameters):
+    return np.sin(3.0 * parameters[:, 0]) + 0.3 * parameters[:, 1] - 0.3 * parameters[:, 2]
+
+
+def predicted(kind, function, n):
+    """Nats for each rollout left out, of which there are a quarter, by scikit-learn with the kernel of the others."""
+    contexts, parameters, _ = make_rollouts(D, n)
+    returns, out = function(parameters), np.arange(n) % surface.LEFT_OUT == 0
+    joint, mask = np.hstack([contexts, parameters])[~out], np.ones(np.sum(~out), dtype=bool)
+    settings = Settings(gp_axes=kind, warp="none")
+    some = surface.fit(KEY, joint, S, returns[~out], mask / mask.sum(), mask, np.ones(S + D), Start(), settings)
+    z = np.hstack([parameters, contexts]) @ (np.eye(S + D) if some.axes is None else np.asarray(some.axes)).T
+    signal, noise = (np.exp(2.0 * float(each)) for each in some.process.hyperparameters[1:])
+    kernel = ConstantKernel(signal) * RBF(lengths_of(some))
+    model = GaussianProcessRegressor(kernel, alpha=noise + JITTER * signal, optimizer=None)
+    scores = (returns - returns[~out].mean()) / returns[~out].std()
+    mean, deviation = model.fit(z[~out], scores[~out]).predict(z[out], return_std=True)
+    return np.mean(scipy.stats.norm(mean, np.sqrt(deviation**2 + noise)).logpdf(scores[out]))
+
+
+@pytest.mark.parametrize(
+    ("function", "n", "other", "least", "most"),
+    [(along_one, N, "own", 0.0, 0.2), (along_two, N, "few", 0.3, 2.0), (along_three, 40, "own", 0.3, 2.0)],
+)
+def test_other_axes_than_turned_ones_must_predict_clearly_better(function, n, other, least, most):
+    """A gain that is none, or less than STEADY, leaves them turned."""
+    gain = predicted(other, function, n) - predicted("turned", function, n)
+    assert least < gain < most
+    assert surface.STEADY == 0.25
+    some = fit(n=n, rows=64 if n == 40 else ROWS, returns=function(make_rollouts(D, n)[1]))
+    assert some.start.kind == (other if gain > surface.STEADY else "turned")
+
+
+def test_without_a_lead_for_turned_axes_the_best_prediction_decides(monkeypatch):
+    returns = along_one(make_rollouts()[1])
+    monkeypatch.setattr(surface, "STEADY", 0.0)
+    assert fit(returns=returns).start.kind == "own"
+    monkeypatch.setattr(surface, "STEADY", 100.0)
+    assert fit(returns=along_two(make_rollouts()[1])).start.kind == "turned"
+
+
+@pytest.mark.parametrize("kind", ["own", "few"])
+def test_axes_that_were_chosen_before_have_no_lead(kind):
+    """All kinds predict about as well."""
+    returns = along_one(make_rollouts()[1])
+    earlier = fit(returns=returns, gp_axes=kind).start._replace(found=1, chosen=1)
+    assert (earlier.kind, fit(returns=returns, start=earlier).start.kind) == (kind, "turned")
 
 
 def test_what_padding_holds_does_not_matter(found):
@@ -212,16 +269,75 @@ def test_returns_of_two_values_are_success_or_failure():
     assert not fit(**SMALL, returns=returns, warp="none").binary
 
 
-def test_the_hyperparameters_of_success_last_until_the_rollouts_have_grown():
-    returns = np.where(make_rollouts(1, 60)[1][:, 0] > 0.3, 1.0, 0.0)
+def test_success_so_rare_that_no_chosen_point_shows_it_is_fitted_too():
+    """The process sees 40 of 60 rollouts, and in none of them the one success."""
+    returns = np.zeros(60)
+    returns[3] = 1.0
+    some = fit(**SMALL, returns=returns, gp_max_points=40)
+    assert some.binary
+    assert 3 not in some.rows
+    assert all(np.all(np.isfinite(part)) for part in (*some.process.hyperparameters, some.process.beta))
+
+
+def test_scores_that_are_known_are_fitted_in_their_own_unit():
+    """Three times the scores, by another map: signal, noise and what is predicted are three times as large."""
+    contexts, parameters, returns = make_rollouts(1, 60)
+    returns = returns + 0.1 * np.random.default_rng(5).normal(size=60)
+    joint, mask = pad_rows(np.hstack([contexts, parameters]), 64, fill=7.0), np.arange(64) < 60
+    scores = pad_rows((returns - returns.mean()) / returns.std(), 64)
+    plain = fit(**SMALL, returns=returns, warp="none")
+    warp = Warp(np.array([-3.0, 1.0]), np.array([-30.0, 10.0]))
+    known = (mask, np.ones(S + 1), Start(), Settings(warp="none"))
+    same, more = (surface.fit_scores(KEY, joint, S, c * scores, warp, False, *known) for c in (1.0, 3.0))
+    for one, other in zip(same.process.hyperparameters, plain.process.hyperparameters, strict=True):
+        assert_allclose(one, other, rtol=1e-9)
+    assert_allclose(np.asarray(more.scores)[:60], 3.0 * np.asarray(plain.scores)[:60], rtol=1e-12)
+    assert_allclose(lengths_of(more), lengths_of(plain), rtol=0.05)
+    for name in ("log_signal", "log_noise"):
+        gain = getattr(more.process.hyperparameters, name) - getattr(plain.process.hyperparameters, name)
+        assert_allclose(gain, np.log(3.0), atol=0.05)
+    at = jnp.asarray([[0.5, 0.0], [-1.0, 1.0]])
+    one, other = (np.asarray(gp.predict_mean(each.process, at)) for each in (more, plain))
+    assert_allclose(one, 3.0 * other, rtol=0.02, atol=0.02)
+    assert more.warp is warp
+    assert_allclose(more.unit, 0.1)
+    assert not more.binary
+
+
+def success_of(parameters):
+    return np.where(parameters[:, 0] > 0.3, 1.0, 0.0)
+
+
+def test_the_kernel_of_success_lasts_until_the_rollouts_have_grown():
+    """In between, the process has the last kernel and all rollouts."""
+    returns = success_of(make_rollouts(1, 60)[1])
     first = fit(**SMALL, returns=returns)
-    assert first.start.odds == 60
-    again = fit(**SMALL, returns=returns, start=first.start)
+    assert first.start.fitted == 60
+    again = fit(**SMALL, returns=returns[::-1], start=first.start)
     assert again.start.hyperparameters is first.start.hyperparameters
-    assert again.start.mean == first.start.mean
-    grown = fit(**SMALL, returns=returns, start=first.start._replace(odds=int(60 / surface.GROWTH)))
-    assert grown.start.hyperparameters is not first.start.hyperparameters
-    assert grown.start.odds == 60
+    assert (again.start.mean, again.start.fitted) == (first.start.mean, 60)
+    assert not np.allclose(again.process.beta, first.process.beta)
+    for fitted, old in ((int(60 / surface.GROWTH), True), (int(60 / surface.GROWTH) + 1, False)):
+        later = fit(**SMALL, returns=returns, start=first.start._replace(fitted=fitted))
+        assert (later.start.hyperparameters is first.start.hyperparameters) != old
+        assert later.start.fitted == (60 if old else fitted)
+
+
+def test_the_kernel_of_other_returns_is_fitted_to_all_rollouts_every_time(plain):
+    """Without noise where there was some: it is gone at once."""
+    again = fit(**SMALL, start=plain.start)
+    assert again.process.hyperparameters.log_noise < plain.process.hyperparameters.log_noise - 0.7
+
+
+def test_returns_that_are_no_longer_success_or_failure_have_a_kernel_of_their_own():
+    """Log odds have no noise and a signal of their own: nothing that scores could be fitted by."""
+    returns = success_of(make_rollouts(1, 60)[1])
+    first = fit(**SMALL, returns=returns)
+    noise = 0.3 * np.random.default_rng(6).normal(size=60)
+    later = fit(**SMALL, returns=returns + noise, start=first.start)
+    assert (first.binary, later.binary) == (True, False)
+    alone = fit(**SMALL, returns=returns + noise)
+    assert_allclose(later.process.hyperparameters.log_noise, alone.process.hyperparameters.log_noise, atol=0.1)
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,17 @@ def test_heights_are_the_mean_of_the_process(two):
     assert_allclose(valleys.heights(two, curves, contexts), truth, atol=1e-4)
 
 
+def test_heights_at_places_are_each_in_its_own_context(crossing):
+    """As many places as need padding, in kernel coordinates twice as large as the parameters."""
+    rng = np.random.default_rng(2)
+    y, contexts = rng.uniform(-3.0, 3.0, (70, 1)), rng.uniform(-1.5, 1.5, (70, 1))
+    found = valleys.heights_at(crossing._replace(L=0.5 * jnp.eye(1)), y, contexts)
+    truth = gp.predict_mean(crossing.process, jnp.asarray(np.hstack([0.5 * y, contexts])))
+    assert found.shape == (70,)
+    assert_allclose(found, truth, atol=2e-3)
+    assert_allclose(found, np.exp(-8.0 * (np.abs(0.5 * y) - np.abs(contexts)) ** 2)[:, 0], atol=0.2)
+
+
 def test_between_two_bumps_there_is_a_valley(two):
     assert_array_equal(separate(two, [1.0], [-1.0]), [True])
     assert_array_equal(separate(two, [-1.0], [1.0], 0.7), [True])

@@ -31,6 +31,7 @@ COMMON = {
     "units_parameter_scale": Field("D"),
     "units_parameter_axes": Field("D D"),
     "option_numbers": Field("O", WHOLE_NUMBERS),
+    "option_tried": Field("O", TRUTH_VALUES),
     "option_b": Field("O D"),
     "option_w": Field("O F D"),
     "option_Sigma": Field("O D D"),
@@ -72,6 +73,7 @@ GATES = {
 NEW_IN_VERSION = {
     2: ("units_parameter_axes", "features_trend", "gate_axes", "gate_cautious"),
     3: ("option_numbers", "gate_binary"),
+    4: ("option_tried",),
 }
 VERSION = max(NEW_IN_VERSION)
 

@@ -102,7 +102,7 @@ def reestimate(
     found = find_options(key_density, data, surveyed, importance, memory, settings)
     weighted = found.responsibilities * np.asarray(importance.weights)
     # Train every option's policy.
-    policies = train_options(data, found, weighted, settings)
+    policies = train_options(data, found, weighted, memory, settings)
     seen = data if approximated is None else return_model.smoothed(data, approximated)
     if surveyed is not None and approximated is not None:
         policies = policies._replace(Sigma=policies.Sigma + explored(data, seen, surveyed, approximated)[None])
@@ -164,13 +164,13 @@ def find_options(
         return latent.as_found(data, memory.found, settings)
     last = None
     if memory.found is not None and memory.options is not None and memory.kept is not None:
-        last = (memory.options, memory.kept)
+        last = discovery.Last(memory.options, memory.kept, memory.found.absent)
     return latent.find_solutions(key, data, surveyed, fresh, importance, last, settings)
 
 
 def is_due(data: Data, found: Found, searched: int) -> bool:
     """Whether solutions are to be sought again: there are more rollouts, or the last search has changed something."""
-    return bool(found.born.any() or found.died.any()) or int(data.mask.sum()) >= SEARCH_GROWTH * searched
+    return bool(np.any(found.born | found.died | found.absent)) or int(data.mask.sum()) >= SEARCH_GROWTH * searched
 
 
 def number_options(found: Latent, memory: Memory) -> tuple[np.ndarray, tuple[int, ...], tuple[int, ...]]:
@@ -243,11 +243,13 @@ _fit_options = functools.partial(jax.jit, static_argnames=("update", "epsilon", 
 )
 
 
-def train_options(data: Data, found: Latent, weighted: np.ndarray, settings: Settings) -> LinearGaussian:
+def train_options(
+    data: Data, found: Latent, weighted: np.ndarray, memory: Memory, settings: Settings
+) -> LinearGaussian:
     """Every option's policy by the chosen policy search on the samples that belong to it.
 
-    A solution that has hardly any rollouts yet has the policy of the mixture; where nothing is known, the one option is
-    as wide as the initial policy.
+    A new solution that has hardly any rollouts yet has the policy of the mixture, an older one stays as it is; where
+    nothing is known, the one option is as wide as the initial policy.
     """
     base = weighted if settings.base == "weighted" else found.responsibilities
     # Options are worse at the edge of the contexts: that REPS keeps the mean alone would draw them to the middle.
@@ -275,7 +277,14 @@ def train_options(data: Data, found: Latent, weighted: np.ndarray, settings: Set
     few = found.kept & (total**2 < LEAST_EFFECTIVE * np.sum(weighted**2, axis=1))
     few |= found.kept & ~(total > 1e-300)
     own = discovery.component_policies(found.found, settings.max_options)
-    return jax.tree.map(lambda one, other: jnp.where(few.reshape(-1, *[1] * (one.ndim - 1)), other, one), policies, own)
+    if memory.found is not None and memory.options is not None:
+        own = _where(found.found.born, own, memory.options)
+    return _where(few, own, policies)
+
+
+def _where(which: np.ndarray, one: LinearGaussian, other: LinearGaussian) -> LinearGaussian:
+    """The options `which` [O] of one, and those of the other."""
+    return jax.tree.map(lambda a, b: jnp.where(which.reshape(-1, *[1] * (a.ndim - 1)), a, b), one, other)
 
 
 def improve_options(

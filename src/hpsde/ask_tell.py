@@ -68,7 +68,7 @@ class _Asked(NamedTuple):
     contexts: np.ndarray
     option: np.ndarray
     number: np.ndarray
-    behaviour: int
+    behaviour: np.ndarray
 
 
 class Learner(ABC):
@@ -136,7 +136,7 @@ class Learner(ABC):
         if by_policy:
             self.policy  # noqa: B018 - learns from what was told since
         proposal = self.propose(rows, by_policy)
-        self._asked = _Asked(rows, proposal.option, proposal.number, self.info.updates if by_policy else 0)
+        self._asked = _Asked(rows, proposal.option, proposal.number, made_by(proposal.option, self.info.updates))
         return proposal
 
     @double_precision
@@ -150,7 +150,7 @@ class Learner(ABC):
             raise AskTellError("there is no policy yet to propose parameters; update must come first")
         else:
             proposal = self._draw(key, contexts, self._policy)
-            number = self._policy.option_numbers[proposal.option]
+            number = np.where(proposal.option == INITIAL, 0, self._policy.option_numbers[proposal.option])
         self.proposals += 1
         return proposal._replace(number=number)
 
@@ -177,11 +177,11 @@ class Learner(ABC):
         values, lost = check_returns(returns, len(xi), failed)
         if asked is not None:
             _check_same_contexts(rows, asked.contexts)
-        behaviour = 0 if asked is None else asked.behaviour
-        self.check_possible(rows[~lost], xi[~lost], np.full(len(xi), behaviour)[~lost])
+        behaviour = np.zeros(len(xi), dtype=np.int64) if asked is None else asked.behaviour
+        self.check_possible(rows[~lost], xi[~lost], behaviour[~lost])
         option = np.full(len(xi), INITIAL) if asked is None else asked.option
         number = np.zeros(len(xi), dtype=np.int64) if asked is None else asked.number
-        self.observe(rows, xi, values, lost, option, np.full(len(xi), behaviour), number)
+        self.observe(rows, xi, values, lost, option, behaviour, number)
         self._asked = None
 
     def observe(
@@ -257,6 +257,11 @@ class Learner(ABC):
 
     def _key(self, stream: int, index: int) -> Array:
         return jax.random.fold_in(jax.random.fold_in(jax.random.key(self.seed), stream), index)
+
+
+def made_by(option: np.ndarray, updates: int) -> np.ndarray:
+    """Which policy proposed rollouts of these options [N]: the initial one (0), or that of the learning step."""
+    return np.where(option == INITIAL, 0, updates)
 
 
 def _check_same_contexts(told: np.ndarray, asked: np.ndarray) -> None:

@@ -19,6 +19,7 @@ from hpsde.gaussian import LinearGaussian
 from hpsde.landscape import View
 from hpsde.policy_mixture import Posterior
 
+LEAST = 0.1  # share of the counts that a component needs, in units of the share of an option
 FRESH_STARTS = 3  # of the mixture, whenever the landscape is new
 LOYALTY = 10.0  # nats that a fresh start must gain over the one from the last options
 ANCHORS = 24  # contexts in which candidates are compared
@@ -56,8 +57,9 @@ def fit_features(phi: np.ndarray) -> Features:
 class Found(NamedTuple):
     """The mixture, the option slot of each component [C] (-1: none), and what became of the options.
 
-    kept [O], born [O], died [O]: which slots hold an option, a new one, or one no more. separate: how many maxima the
-    mixture had before they were limited to O_max. unexplored: see landscape.py.
+    kept [O], born [O], died [O]: which slots hold an option, a new one, or one no more. absent [O]: which options are
+    kept although this search has found no valley to another. separate: how many maxima the mixture had before they were
+    limited to O_max. unexplored: see landscape.py.
     """
 
     posterior: Posterior
@@ -67,17 +69,30 @@ class Found(NamedTuple):
     kept: np.ndarray
     born: np.ndarray
     died: np.ndarray
+    absent: np.ndarray
     bound: float
     warm: bool
     separate: int
     unexplored: float = float("nan")
 
 
-class Given(NamedTuple):
-    """What is searched: samples [M] with parameters, features, counts, and kernel coordinates for seeds [M, E]."""
+class Last(NamedTuple):
+    """The options there were before, which of them existed [O], and which of these the last search missed [O]."""
 
+    options: LinearGaussian
+    kept: np.ndarray
+    absent: np.ndarray
+
+
+class Given(NamedTuple):
+    """What is searched: samples [M] with contexts, parameters, features, scores and counts, and kernel coordinates for
+    seeds [M, E].
+    """
+
+    contexts: np.ndarray
     parameters: np.ndarray
     features: np.ndarray
+    scores: np.ndarray
     counts: np.ndarray
     coordinates: np.ndarray
 
@@ -88,22 +103,22 @@ def discover(
     anchors: tuple[np.ndarray, np.ndarray],
     model: valleys.Model,
     view: View,
-    last: tuple[LinearGaussian, np.ndarray] | None,
+    last: Last | None,
     fresh: bool,
     max_options: int,
 ) -> Found:
-    """The solutions. `anchors`: contexts [A, S] and their features [A, F]; `last`: the options and which exist [O]."""
+    """The solutions. `anchors`: contexts [A, S] and their features [A, F]."""
     features = fit_features(given.features)
     samples = make_samples(given.parameters, given.features, given.counts, features, view)
     components = max(24, 2 * max_options)
     fitted, warm = _fit_mixture(rng, given, samples, view, last, fresh, components, max_options)
     contexts, phi = anchors
-    new = np.flatnonzero(np.asarray(fitted.posterior.active))
+    new = whole_components(fitted, model, given, features)
     curves = np.einsum("af,cfk->cak", features(phi), np.asarray(fitted.posterior.M)[new])
     old = np.zeros(0, dtype=int)
     if last is not None:
-        old = np.flatnonzero(last[1])
-        means = np.asarray(gaussian.means(last[0], jnp.asarray(phi)))[old] @ view.V
+        old = np.flatnonzero(last.kept)
+        means = np.asarray(gaussian.means(last.options, jnp.asarray(phi)))[old] @ view.V
         curves = np.concatenate([curves, means])
     groups = separate_groups(model, curves, contexts)
     return _number(fitted, features, view, groups, curves, new, old, max_options, last, warm)
@@ -125,13 +140,13 @@ def _fit_mixture(
     given: Given,
     samples: policy_mixture.Samples,
     view: View,
-    last: tuple[LinearGaussian, np.ndarray] | None,
+    last: Last | None,
     fresh: bool,
     components: int,
     max_options: int,
 ) -> tuple[policy_mixture.Fit, bool]:
     """The mixture with the highest bound, the one from the last options being preferred; and whether it is that one."""
-    least = 0.3 / max(10, max_options)
+    least = LEAST / max(10, max_options)
     neighbours = policy_mixture.nearest_neighbours(given.coordinates)
 
     def start(known: np.ndarray | None) -> policy_mixture.Fit:
@@ -139,8 +154,8 @@ def _fit_mixture(
         return policy_mixture.fit(samples, policy_mixture.Start(labels, components, neighbours), least)
 
     fits, warm = [], False
-    if last is not None and last[1].any():
-        means = np.asarray(gaussian.means(last[0], jnp.asarray(given.features)))[last[1]]
+    if last is not None and last.kept.any():
+        means = np.asarray(gaussian.means(last.options, jnp.asarray(given.features)))[last.kept]
         known = np.sum(((given.parameters[None] - means) @ view.V) ** 2, axis=-1)
         fits.append(start(known))
         warm = True
@@ -150,6 +165,27 @@ def _fit_mixture(
     bounds[0] += LOYALTY if warm else 0.0
     best = int(np.argmax(bounds))
     return fits[best], warm and best == 0
+
+
+def whole_components(fitted: policy_mixture.Fit, model: valleys.Model, given: Given, features: Features) -> np.ndarray:
+    """Numbers of the components whose mean is as good as most of the samples they stand for.
+
+    The mean of a component that lies across a valley is worse than its samples on both sides: it is no policy.
+    """
+    active = np.flatnonzero(np.asarray(fitted.posterior.active))
+    belongs = fitted.r[:-1].argmax(axis=0)
+    means = np.einsum("nf,nfk->nk", features(given.features), np.asarray(fitted.posterior.M)[belongs])
+    at = valleys.heights_at(model, means, given.contexts)
+    good = at >= given.scores - tolerance(given.scores, model.temperature, float(model.process.mean))
+    counts = np.bincount(belongs, given.counts, minlength=len(fitted.r))
+    share = np.bincount(belongs, given.counts * good, minlength=len(fitted.r)) / np.maximum(counts, 1e-300)
+    whole = active[share[active] > HALF]
+    return whole if len(whole) else active
+
+
+def tolerance(best: np.ndarray, temperature: float, typical: float) -> np.ndarray:
+    """How far below the best scores a solution may be: GOOD T, or half the way down to the typical score."""
+    return np.minimum(GOOD * temperature, HALF * np.maximum(best - typical, 0.0))
 
 
 class Groups(NamedTuple):
@@ -167,8 +203,7 @@ def separate_groups(model: valleys.Model, curves: np.ndarray, contexts: np.ndarr
     """Candidates y [C, A, K] in contexts [A, S], grouped where the model shows no valley between them."""
     heights = valleys.heights(model, curves, contexts)
     best = heights.max(axis=0)
-    above = np.maximum(best - float(model.process.mean), 0.0)
-    good = heights >= best - np.minimum(GOOD * model.temperature, HALF * above)
+    good = heights >= best - tolerance(best, model.temperature, float(model.process.mean))
     level = np.array([np.mean(h[g]) if g.any() else -np.inf for h, g in zip(heights, good, strict=True)])
     order = np.argsort(-level, kind="stable")
     valley = _valleys(model, curves, contexts, good)  # [C, C, A]: 1 valley, 0 none, NaN not known
@@ -249,7 +284,7 @@ def _number(
     new: np.ndarray,
     old: np.ndarray,
     max_options: int,
-    last: tuple[LinearGaussian, np.ndarray] | None,
+    last: Last | None,
     warm: bool,
 ) -> Found:
     """Slots for the groups: that of an old option among the candidates, else a free one."""
@@ -257,16 +292,19 @@ def _number(
     names = [g for g in np.unique(labels) if g >= 0]
     names.sort(key=lambda g: -groups.heights[g])
     separate = len(names)
-    before = np.zeros(max_options, dtype=bool) if last is None else np.asarray(last[1])
+    before, missed = (np.zeros(max_options, dtype=bool),) * 2 if last is None else (last.kept, last.absent)
     slot_of: dict[int, int] = {}
     for g in names:
         mine = [o for k, o in enumerate(old) if labels[C + k] == g]
         if mine:
             distance = [np.mean(np.linalg.norm(curves[C + list(old).index(o)] - curves[g], axis=-1)) for o in mine]
             slot_of[g] = int(mine[int(np.argmin(distance))])
+    # An option without a valley to another is that one's double; but a valley may be missed for once.
+    doubles = [o for k, o in enumerate(old) if labels[C + k] >= 0 and o not in slot_of.values()]
+    absent = np.isin(np.arange(max_options), doubles) & ~missed
     names = [g for g in names if g in slot_of] + [g for g in names if g not in slot_of]
-    names = names[:max_options]
-    free = [o for o in range(max_options) if o not in slot_of.values()]
+    names = names[: max_options - absent.sum()]
+    free = [o for o in range(max_options) if o not in slot_of.values() and not absent[o]]
     # A slot that nobody had comes before one that has just become free.
     free.sort(key=lambda o: bool(before[o]))
     for g in names:
@@ -276,13 +314,15 @@ def _number(
     slots = np.full(len(np.asarray(posterior.active)), -1)
     for k, c in enumerate(new):
         slots[c] = slot_of.get(labels[k], -1) if labels[k] in names else -1
-    posterior, slots = _with_old(posterior, slots, features, view, [slot_of[g] for g in names], last)
+    posterior, slots = _with_old(
+        posterior, slots, features, view, [*(slot_of[g] for g in names), *np.flatnonzero(absent)], last
+    )
     kept = np.isin(np.arange(max_options), slots[slots >= 0])
     posterior = posterior._replace(active=jnp.asarray(slots >= 0))
     born = np.array([slot_of[g] for g in names if not any(labels[C + k] == g for k in range(len(old)))], dtype=int)
     is_born = np.isin(np.arange(max_options), born)
     died = before & (~kept | is_born)
-    return Found(posterior, slots, features, view, kept, is_born, died, fitted.bound, warm, separate)
+    return Found(posterior, slots, features, view, kept, is_born, died, absent, fitted.bound, warm, separate)
 
 
 def _with_old(
@@ -291,7 +331,7 @@ def _with_old(
     features: Features,
     view: View,
     wanted: list[int],
-    last: tuple[LinearGaussian, np.ndarray] | None,
+    last: Last | None,
 ) -> tuple[Posterior, np.ndarray]:
     """The mixture with a component for every wanted option that has none: the old option itself."""
     missing = [o for o in wanted if o not in slots]
@@ -302,7 +342,7 @@ def _with_old(
     free = np.flatnonzero(slots < 0)
     typical = max(float(np.median(alpha[:-1][slots >= 0])) if (slots >= 0).any() else 1.0, 1.0)
     for o, c in zip(missing, free, strict=False):
-        b, w = np.asarray(last[0].b)[o] @ view.V, np.asarray(last[0].w)[o] @ view.V
+        b, w = np.asarray(last.options.b)[o] @ view.V, np.asarray(last.options.w)[o] @ view.V
         M[c, 0], M[c, 1:] = b + features.centre @ w, w * features.scale[:, None]
         size = S.shape[-1]
         nu[c], alpha[c] = size + 2.0 + typical, typical

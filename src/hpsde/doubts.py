@@ -47,7 +47,7 @@ class Signs(NamedTuple):
 
 
 EXPLAINED = 0.1
-UNEXPLORED = 0.5
+UNEXPLORED = 0.2
 WIDTH = 1.5
 SETTLED = 3
 OUTSIDE = 0.1

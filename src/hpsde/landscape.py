@@ -35,7 +35,6 @@ COOLING = 0.8  # of the steps; the others are at the last temperature
 COLDEST = 0.1  # in units of the T of f
 ACCEPTANCE, ADAPTATION = 0.3, 0.3  # share of moves to accept, and how fast their size follows it
 LONGEST = 0.5  # move, in kernel lengths: longer ones hop to the better solution and leave the lesser
-GROWTH = 1.25  # of the number of rollouts before the kernel is fitted anew
 ACTIVE = 3.0  # deviations: along longer lengths nothing is to be found
 MARGIN = 0.1  # over which the density of the initial policy falls outside its bounds, in deviations
 
@@ -65,16 +64,16 @@ class Landscape(NamedTuple):
     binary: bool
 
 
-def make(found: surface.Surface, size: int, rollouts: int, temperature: float, warp: Warp | None = None) -> Landscape:
-    """The landscape of a fitted surface over [xi, s] with `size` parameters; `warp` is that of the first rollouts."""
+def make(found: surface.Surface, size: int, rollouts: int, temperature: float) -> Landscape:
+    """The landscape of a fitted surface over [xi, s] with `size` parameters."""
     kernel = found.process.hyperparameters
     view = make_view(kernel, found.axes, size)
-    return Landscape(kernel, found.axes, view, found.start, rollouts, warp or found.warp, temperature, found.binary)
+    return Landscape(kernel, found.axes, view, found.start, rollouts, found.warp, temperature, found.binary)
 
 
 def is_old(landscape: Landscape, rollouts: int) -> bool:
     """Whether its kernel should be fitted anew."""
-    return rollouts >= GROWTH * landscape.rollouts
+    return rollouts >= surface.GROWTH * landscape.rollouts
 
 
 def make_view(hyperparameters: gp.Hyperparameters, axes: Array | None, size: int) -> View:
@@ -135,17 +134,16 @@ def condition(
     return gp.posterior(landscape.hyperparameters, z, scores, mask)
 
 
-def unexplored(landscape: Landscape, process: gp.GP, scores: np.ndarray, first: np.ndarray) -> float:
+def unexplored(landscape: Landscape, process: gp.GP, first: np.ndarray) -> float:
     """The share of the prior variance that is left where a first rollout would be, were it not known.
 
-    `first`: which points of the process are initial rollouts, `scores` [N] theirs. Left out, point i has the variance
-    1 / (K^-1)_ii, of which the noise's is no ignorance; success or failure has 1 / (p (1 - p)) in its place.
+    `first`: which points of the process are initial rollouts. Left out, point i has the variance 1 / (K^-1)_ii; the
+    noise in it is no ignorance. Of success or failure one rollout tells little: NaN, for the share says nothing there.
     """
+    if landscape.binary:
+        return float("nan")
     variance = 1.0 / np.maximum(np.diagonal(np.asarray(process.K_inverse))[first], 1e-300)
     noise, signal = (np.exp(2.0 * float(each)) for each in (process.hyperparameters[2], process.hyperparameters[1]))
-    if landscape.binary:
-        p = scores[first] - np.asarray(process.beta)[first]
-        noise = 1.0 / np.maximum(p * (1.0 - p), 1e-10)
     return float(np.mean(np.clip((variance - noise) / signal, 0.0, 1.0)))
 
 

@@ -16,17 +16,14 @@ import numpy as np
 from hpsde import density, discovery, gaussian, gp, landscape, valleys, weights
 from hpsde._shapes import Array
 from hpsde.density import Mixture
-from hpsde.discovery import Found
+from hpsde.discovery import Found, Last
 from hpsde.embedding import LaplacianEigenmaps
-from hpsde.gaussian import LinearGaussian
 from hpsde.landscape import Landscape
 from hpsde.rollouts import Data
 from hpsde.settings import Settings
 from hpsde.weighing import weigh
 
 RESTARTS = 8  # of the mixture of joint Gaussians, besides the last one
-
-Options = tuple[LinearGaussian, np.ndarray]  # the option policies, and which of them exist [O]
 
 
 class Latent(NamedTuple):
@@ -53,7 +50,7 @@ def find_solutions(
     surveyed: Landscape,
     fresh: bool,
     importance: weights.ImportanceWeights,
-    last: Options | None,
+    last: Last | None,
     settings: Settings,
 ) -> Latent:
     """The solutions that the landscape shows; `fresh` says that it is another than the last time."""
@@ -73,7 +70,7 @@ def find_solutions(
     anchors = usable[gp.spread_subset(len(usable), discovery.ANCHORS if size else 1)]
     found = discovery.discover(
         rng,
-        discovery.Given(moved[:, size:], data.features[rows], counts, coordinates),
+        discovery.Given(moved[:, :size], moved[:, size:], data.features[rows], scores, counts, coordinates),
         (data.contexts[anchors], data.features[anchors]),
         valleys.Model(process, jnp.asarray(axes), jnp.asarray(surveyed.view.L), surveyed.temperature),
         surveyed.view,
@@ -81,8 +78,8 @@ def find_solutions(
         fresh,
         settings.max_options,
     )
-    known, first = landscape.scores_of(surveyed, data.returns[chosen]), np.flatnonzero(data.initial[chosen])
-    found = found._replace(unexplored=landscape.unexplored(surveyed, process, known, first))
+    first = np.flatnonzero(data.initial[chosen])
+    found = found._replace(unexplored=landscape.unexplored(surveyed, process, first))
     return as_found(data, found, settings)._replace(new=True)
 
 
@@ -112,7 +109,7 @@ def sample_counts(
 
 
 def chain_starts(
-    rng: np.random.Generator, data: Data, share: np.ndarray, last: Options | None, count: int
+    rng: np.random.Generator, data: Data, share: np.ndarray, last: Last | None, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows whose contexts `count` samples are in, and where they start [M, S + D].
 
@@ -129,7 +126,7 @@ def chain_starts(
     of_options = rng.choice(np.flatnonzero(data.mask), count - count // 2 - count // 4)
     rows = np.concatenate([at_random, by_weight, of_options])
     starts = data.joint[rows]
-    means = np.asarray(gaussian.means(last[0], jnp.asarray(data.features[of_options])))[last[1]]
+    means = np.asarray(gaussian.means(last.options, jnp.asarray(data.features[of_options])))[last.kept]
     places = np.arange(len(of_options))
     starts[-len(of_options) :, data.contexts.shape[1] :] = means[places % len(means), places]
     return rows, starts
@@ -160,8 +157,7 @@ def estimate_density(
     )
     warm = last is not None and int(fitted.chosen) == len(fitted.bounds) - 1
     mass = np.asarray(mixture.mass)
-    kept = (mass > 0.0) & (mass >= settings.minimum_share * mass.sum())
-    kept[np.argmax(mass)] = True
+    kept = mass > 0.0
     mixture = density.select(mixture, jnp.asarray(kept))
     responsibilities = np.exp(np.asarray(_log_responsibilities(mixture, jnp.asarray(points)))).T
     responsibilities = _assigned(responsibilities, settings) * data.mask

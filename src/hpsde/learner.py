@@ -8,6 +8,7 @@ from typing import ClassVar, NamedTuple
 import jax
 import numpy as np
 
+from hpsde import gp, landscape, scouting
 from hpsde._padding import pad_rows, padded_size
 from hpsde._precision import double_precision
 from hpsde._shapes import Array
@@ -18,9 +19,10 @@ from hpsde.doubts import Doubt, Signs, find_doubts
 from hpsde.features import FeatureMap, make_features
 from hpsde.gating import GPGate, Optimism, draw_options
 from hpsde.initial import EstimatedDensity, kernel_log_density
+from hpsde.landscape import Landscape
 from hpsde.policy import HierarchicalPolicy
 from hpsde.return_model import approximate_return, survey
-from hpsde.rollouts import Data, Units, fit_units
+from hpsde.rollouts import INITIAL, Data, Units, fit_units
 from hpsde.settings import Settings
 
 __all__ = ["HPSDE", "Frame", "Info", "Proposal"]
@@ -52,20 +54,63 @@ class HPSDE(Learner):
         self._history = History(self.expected_rollouts)
         self._frame: Frame | None = None
         self._memory = Memory()
+        self._conditioned: tuple[int, gp.GP] | None = None  # the landscape's process, and after how many updates
 
     def _draw(self, key: Array, rows: np.ndarray, policy: HierarchicalPolicy) -> Proposal:
-        key_option, key_noise = jax.random.split(key)
+        key_option, key_noise, key_scouts = jax.random.split(key, 3)
+        scouts, unseen = self._scouts(key_scouts, rows, policy)
         optimism = Optimism(self.settings.kappa, self.settings.deviation == "return")
         values = policy.gate_scores(rows, optimism)
         temperature = self.settings.exploration_temperature * self.info.temperature
-        option = np.asarray(draw_options(key_option, policy.gate, values, temperature))
-        parameters = policy.sample_options(key_noise, rows, option)
+        option = np.array(draw_options(key_option, policy.gate, values, temperature))
+        parameters = np.array(policy.sample_options(key_noise, rows, option))
+        others = np.setdiff1d(np.arange(len(rows)), scouts)
+        if len(others):
+            self._decided(rows[others], option[others], policy)
         standard, features = policy.units.contexts(rows), policy.features(rows)
-        self._decided(rows, option, policy)
-        log_density = self._history.log_density(
-            self.info.updates, standard, features, policy.units.parameters(parameters)
+        log_density = (
+            self._history.log_density(self.info.updates, standard, features, policy.units.parameters(parameters))
+            if len(others)
+            else np.zeros(len(rows))
         )
-        return Proposal(parameters, option, log_density - policy.units.log_volume)
+        log_density = np.array(log_density) - policy.units.log_volume
+        if len(scouts):
+            known = self._initial.log_density(rows[scouts], unseen)
+            parameters[scouts], option[scouts] = unseen, INITIAL
+            log_density[scouts] = np.nan if known is None else known
+        return Proposal(parameters, option, log_density)
+
+    def _scouts(self, key: Array, rows: np.ndarray, policy: HierarchicalPolicy) -> tuple[np.ndarray, np.ndarray]:
+        """Which of the contexts [N, S] scouts go out in (scouting.py), and their parameters."""
+        none = np.zeros(0, dtype=int), np.zeros((0, self.parameter_size))
+        surveyed, frame = self._memory.landscape, self._frame
+        key_count, key_rows, key_pool = jax.random.split(key, 3)
+        gone = int(np.sum((self.rollouts.behaviour == 0) & ~self.rollouts.failed)) - self.initial_rollouts
+        left = int(self.settings.scouts * self.initial_rollouts) - gone
+        count = min(int(self.settings.scouts * len(rows) + float(jax.random.uniform(key_count))), left)
+        # NaN: nothing is known of that.
+        if surveyed is None or frame is None or count <= 0 or self.info.unexplored < scouting.UNSEEN:
+            return none
+        some = np.asarray(jax.random.permutation(key_rows, len(rows)))[:count]
+        drawn = self._initial.sample(key_pool, np.repeat(rows[some], scouting.POOL, axis=0))
+        contexts, standard = frame.units.contexts(rows[some]), frame.units.parameters(drawn)
+        means = frame.units.parameters(policy.option_means(rows[some]).reshape(-1, self.parameter_size))
+        pools = standard.reshape(count, scouting.POOL, -1)
+        options = means.reshape(-1, count, self.parameter_size)
+        found = scouting.choose(surveyed, self._process(frame, surveyed), contexts, pools, options)
+        taken = drawn.reshape(count, scouting.POOL, -1)[np.arange(count), found.chosen]
+        return some[found.worth], taken[found.worth]
+
+    def _process(self, frame: Frame, surveyed: Landscape) -> gp.GP:
+        """The landscape's process given the rollouts that the policy was learned from."""
+        if self._conditioned is None or self._conditioned[0] != self.info.updates:
+            data = self._data(frame, ~self.rollouts.failed)
+            believed = data.mask & ~pad_rows(self._memory.distrusted, len(data.mask))
+            chosen = landscape.choose(data.initial, believed)
+            size = self.context_size
+            process = landscape.condition(surveyed, data.joint, size, data.returns, chosen, len(data.mask))
+            self._conditioned = self.info.updates, process
+        return self._conditioned[1]
 
     @double_precision
     def recall(self, contexts: np.ndarray, option: np.ndarray) -> None:
@@ -88,7 +133,7 @@ class HPSDE(Learner):
         spreads, memory, settings = frame.units.spreads, self._memory, self.settings
         approximated, data = approximate_return(key_surface, data, spreads, memory.surface, memory.distrusted, settings)
         last = memory.landscape
-        surveyed = survey(key_survey, data, approximated, spreads, last, memory.temperature, settings)
+        surveyed = survey(key_survey, data, approximated, spreads, last, settings)
         P = combinations(surveyed)
         log_behaviour = self._log_behaviour(frame, usable, P)[usable]
         data = data._replace(log_behaviour=pad_rows(log_behaviour, len(data.mask)))
@@ -103,6 +148,7 @@ class HPSDE(Learner):
             mean_returns=estimate.mean_returns,
             known_contexts=self.rollouts.contexts[usable],
             numbers=estimate.numbers,
+            tried=np.isin(estimate.numbers, self.rollouts.number) if settings.density == "options" else None,
         )
         return replace(policy, doubts=self._doubts(data, step, policy))
 
@@ -112,7 +158,7 @@ class HPSDE(Learner):
             return ()
         expected = float("nan")
         if isinstance(policy.gate, GPGate) and policy.gate.cautious:
-            best = policy.gate_scores(policy.known_contexts[-NEWEST:]).max(axis=0)
+            best = policy.gate_scores(policy.known_contexts[-NEWEST::3]).max(axis=0)
             expected = float(np.mean(policy.gate.warp.inverse(best)))
         signs = Signs(
             explained=step.explained,

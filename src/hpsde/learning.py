@@ -21,7 +21,7 @@ from hpsde.rollouts import rollout_seed, seed_argument
 from hpsde.tasks.solutions import coverage_and_surplus
 from hpsde.tasks.task import TaskExtras, check_task, task_extras, task_from_function, task_measures
 
-BATCH, LEARNING_STEPS = 50, 40
+BATCH, FEWEST_PARTS, MOST_PARTS = 50, 20, 40
 
 
 @dataclass(frozen=True)
@@ -152,8 +152,10 @@ def learn(
 
 
 def batch_size(rollouts: int, batch: int | None = None) -> int:
-    """Rollouts between two learning steps: those given, or 50, or a fortieth of all where that is more."""
-    return max(BATCH, rollouts // LEARNING_STEPS) if batch is None else check_count("batch", batch, 1)
+    """Rollouts between two learning steps: those given, or 50, but from a fortieth to a twentieth of all."""
+    if batch is not None:
+        return check_count("batch", batch, 1)
+    return max(1, min(BATCH, rollouts // FEWEST_PARTS), rollouts // MOST_PARTS)
 
 
 def budget(extras: TaskExtras, initial_rollouts: int | None, rollouts: int | None) -> tuple[int, int]:

@@ -38,7 +38,7 @@ PAPER = {
     "density": "vb",
     "weight_sum": "one",
     "embedding_dimensions": 8,
-    "minimum_share": 0.0,
+    "scouts": 0.0,
     "base": "assigned",
     "epsilon": 0.3,
     "support": 0.0,

@@ -57,6 +57,7 @@ class HierarchicalPolicy:
     mean_returns: np.ndarray
     known_contexts: np.ndarray = field(repr=False)  # contexts of the rollouts learned from, for the summary
     numbers: np.ndarray | None = None  # [O] what each option is called from its birth on; None: nobody counted
+    tried: np.ndarray | None = None  # [O] which options have rollouts of their own; None: nobody counted
     doubts: tuple[Doubt, ...] = ()
     """What the learner is not sure of; empty where nothing speaks against the policy."""
 
@@ -91,8 +92,10 @@ class HierarchicalPolicy:
         return parameters[0] if single else parameters
 
     def choose(self, contexts: Any = None) -> np.ndarray:
-        """The greedy option in each context [C]."""
+        """The greedy option in each context [C]; one that was never tried only where none was."""
         values = self.gate_scores(self._contexts(contexts)[0])
+        if self.tried is not None and np.any(tried := np.asarray(self.tried)[self.kept]):
+            values = np.where(tried[:, None], values, -np.inf)
         return np.argmax(values, axis=0)
 
     @double_precision

@@ -101,6 +101,7 @@ def _values(policy: HierarchicalPolicy) -> dict[str, Any]:
     values |= {name: getattr(policy, name) for name in ("kept", "mean_returns", "known_contexts")}
     numbers = 0 if policy.numbers is None else np.asarray(policy.numbers)
     values["option_numbers"] = np.where(policy.kept, numbers, 0)
+    values["option_tried"] = policy.kept if policy.tried is None else np.asarray(policy.tried) & policy.kept
     values |= {f"features_{name}": value for name, value in vars(policy.features).items()}
     if not isinstance(policy.gate, GPGate):
         return values | {f"gate_{name}": value for name, value in policy.gate._asdict().items()}
@@ -125,6 +126,7 @@ def _unsaid(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """
     return {
         "option_numbers": np.zeros(len(arrays["kept"]), dtype=np.int64),
+        "option_tried": arrays["kept"],
         "units_parameter_axes": np.eye(len(arrays["units_parameter_scale"])),
         "features_trend": np.zeros(len(arrays["units_context_scale"])),
         "gate_cautious": np.array(False),
@@ -146,6 +148,7 @@ def _assemble(
         mean_returns=arrays["mean_returns"],
         known_contexts=arrays["known_contexts"],
         numbers=arrays["option_numbers"] if arrays["option_numbers"].any() else None,
+        tried=arrays["option_tried"],
         doubts=doubts,
     )
 

@@ -32,10 +32,10 @@ def approximate_return(
     if not surface.is_needed(settings):
         return None, data
     data = data._replace(mask=data.mask & ~pad_rows(distrusted, len(data.mask)))
-    found = _fit(key, data, None, spreads, start, settings)
+    found = _fit(key, data, spreads, start, settings)
     while settings.warp == "clip" and (bad := _suspects(found, data)).any():
         fewer = data._replace(mask=data.mask & ~bad)
-        again = _fit(key, fewer, None, spreads, start, settings)
+        again = _fit(key, fewer, spreads, start, settings)
         if surface.evidence(again) - surface.evidence(found) < outliers.GAIN:
             break
         found, data = again, fewer
@@ -50,11 +50,9 @@ def _suspects(found: Surface, data: Data) -> np.ndarray:
     return bad
 
 
-def _fit(
-    key: Array, data: Data, temperature: float | None, spreads: np.ndarray, start: surface.Start, settings: Settings
-) -> Surface:
+def _fit(key: Array, data: Data, spreads: np.ndarray, start: surface.Start, settings: Settings) -> Surface:
     # Which returns are good, for the warp; pi_old is not known yet, and not needed for that.
-    share = np.asarray(compute_weights(data, temperature, settings).weights)
+    share = np.asarray(compute_weights(data, None, settings).weights)
     size = data.contexts.shape[1]
     return surface.fit(key, data.joint, size, data.returns, share, data.mask, spreads, start, settings)
 
@@ -65,7 +63,6 @@ def survey(
     approximated: Surface | None,
     spreads: np.ndarray,
     last: Landscape | None,
-    temperature: float | None,
     settings: Settings,
 ) -> Landscape | None:
     """The landscape in which options are sought: the last one, or one whose kernel these rollouts have been fitted to.
@@ -83,9 +80,9 @@ def survey(
     if not landscape.is_old(last, count):
         return last
     part = np.isin(np.arange(len(data.mask)), landscape.choose(data.initial, data.mask))
-    seen = data._replace(mask=part, returns=np.maximum(data.returns, last.warp.returns[0]))
-    found = _fit(key, seen, temperature, spreads, last.start, settings)
-    return landscape.make(found, size, count, last.temperature, last.warp)
+    scores, S = landscape.scores_of(last, data.returns), data.contexts.shape[1]
+    found = surface.fit_scores(key, data.joint, S, scores, last.warp, last.binary, part, spreads, last.start, settings)
+    return landscape.make(found, size, count, last.temperature)
 
 
 def modelled_scores(data: Data, approximated: Surface) -> np.ndarray:

@@ -83,8 +83,6 @@ class Settings:
     """What the weights of rollouts sum to for joint Gaussians: ess, n or one (the paper's appendix)."""
     embedding_dimensions: int = 0
     """Dimensions of the Laplacian eigenmaps before joint Gaussians are estimated; 0: no eigenmaps."""
-    minimum_share: float = 0.03
-    """A joint Gaussian that holds less than this share of the weights is removed."""
     assignment: str = "hard"
     """Samples belong to the likeliest option alone (hard) or to options by responsibility (soft)."""
 
@@ -118,12 +116,16 @@ class Settings:
     exploration_temperature: float = 4.0
     """The GP gate while learning draws options by exp(optimistic return / (c T)), with the T of f, and this is c: at 1
     as the optimal policy would, the more, the more evenly; at 0 it takes the best (argmax, the paper's)."""
+    scouts: float = 0.2
+    """Rollouts that go where the model knows little and a solution may lie: at most this share of what is asked at
+    once, and in all of the initial rollouts. 0: none."""
     warp: str = "clip"
     """Map of the returns before the Gaussian process: none, clip or rank."""
     gp_axes: str = "automatic"
     """Axes of the Gaussian process: own (one length for each context number and parameter), turned (one for each of
     the directions in which the return varies), few (five directions at most), isotropic (one length for all, the
-    paper's), or automatic: with more than four numbers the one of these that predicts left-out rollouts best."""
+    paper's), or automatic: with more than four numbers turned, or own or few where these predict left-out rollouts
+    clearly better."""
     gp_max_points: int = 1536
     """Most rollouts that the Gaussian process is conditioned on; beyond it the newest, and a quarter of older ones."""
 
@@ -152,7 +154,7 @@ class Settings:
         for name, low, high in (
             ("max_options", 1, 10_000),
             ("kl_bound", 1e-6, 1e3),
-            ("minimum_share", 0.0, 1.0),
+            ("scouts", 0.0, 1.0),
             ("embedding_dimensions", 0, 1_000),
             ("epsilon", 0.0, 1e3),
             ("support", 0.0, 1e6),

@@ -25,10 +25,9 @@ from hpsde.warp import Warp, fit_warp
 
 FEW_DIMENSIONS = 4  # of contexts and parameters together: up to here the process sees them along their own axes
 ENOUGH_ROLLOUTS = 5  # for every dimension, before axes are turned
-GROWTH = 1.25  # of the number of rollouts before the axes are found again
+GROWTH = 1.25  # of the number of rollouts before the axes are found again, and the landscape's kernel and that of odds
 CHOICE_GROWTH = 1.5  # of the number of rollouts before the kind of axes is chosen again
-SETTLED = 0.9  # R^2 of rollouts left out, with which the choice is final
-STEADY = 0.1  # nats
+STEADY = 0.25  # nats for each rollout left out, that own axes or few directions must gain over turned ones
 FIRST_TURNS = 3  # of the axes the first time; later fits go on from the last
 FIRST_LENGTHS = (0.3, 1.0, 3.0)  # to start from the first time, in spreads
 SIGNAL, NOISE = 1.0, 0.3  # to start from
@@ -43,19 +42,19 @@ MOST_TRAINING = 448  # rollouts that axes on trial are found from
 class Start(NamedTuple):
     """Where the next fit starts from: hyper-parameters, and axes A [E, Z] where they are not the numbers' own.
 
-    found, chosen: numbers of rollouts that the axes were last found by, and their kind chosen. mean: the prior mean of
-    log odds, where returns are success or failure, whose lengths were last found by `odds` rollouts. held_out: R^2 of
-    the rollouts left out when axes were chosen.
+    fitted, found, chosen: numbers of rollouts that odds were last fitted to, axes were found by, and their kind was
+    chosen by. mean: the prior mean of log odds, where returns are success or failure. held_out: R^2 of the rollouts
+    left out when axes were chosen.
     """
 
     hyperparameters: gp.Hyperparameters | None = None
     axes: np.ndarray | None = None
     kind: str = ""
+    fitted: int = 0
     found: int = 0
     chosen: int = 0
     mean: float | None = None
     held_out: float | None = None
-    odds: int = 0
 
 
 class Surface(NamedTuple):
@@ -84,27 +83,49 @@ def fit(
 ) -> Surface:
     """The surface of rollouts [s, xi] [N, S + D], padded, with `share` [N] of weight for good returns."""
     rows = np.flatnonzero(mask)
-    scores, warp = fit_warp(returns[rows], share[rows], settings.warp)
+    z = np.roll(joint, -context_size, axis=1)[rows]
+    if settings.warp != "none" and gp_binary.is_binary(returns[rows], z):
+        scores, warp, binary = returns[rows] == returns[rows].max(), gp_binary.odds_warp(returns[rows]), True
+    else:
+        (scores, warp), binary = fit_warp(returns[rows], share[rows], settings.warp), False
+    every = np.zeros(len(mask))
+    every[rows] = scores
+    return fit_scores(key, joint, context_size, every, warp, binary, mask, spreads, start, settings)
+
+
+def fit_scores(
+    key: Array,
+    joint: np.ndarray,
+    context_size: int,
+    scores: np.ndarray,
+    warp: Warp,
+    binary: bool,
+    mask: np.ndarray,
+    spreads: np.ndarray,
+    start: Start,
+    settings: Settings,
+) -> Surface:
+    """The surface of rollouts whose scores [N] by that warp are known; 1 and 0 where they are success or failure."""
+    rows = np.flatnonzero(mask)
     points = gp.choose_points(key, len(rows), settings.gp_max_points)
-    z = np.roll(joint, -context_size, axis=1)[rows[points]]  # [xi, s]
-    start = _find_axes(z, scores[points], len(rows), spreads, start, settings)
+    z, y = np.roll(joint, -context_size, axis=1)[rows[points]], scores[rows[points]]  # z = [xi, s]
+    standard = (y - y.mean()) / max(float(y.std()), 1e-12) if binary else y
+    start = _find_axes(z, standard, len(rows), spreads, start, settings)
     size = len(mask) if len(points) == len(rows) else padded_size(len(points))
     seen = z if start.axes is None else z @ start.axes.T
-    seen, y, known = pad_rows(seen, size), pad_rows(scores[points], size), np.arange(size) < len(points)
-    binary = settings.warp != "none" and gp_binary.is_binary(returns[rows], z)
+    seen, y, known = pad_rows(seen, size), pad_rows(y, size), np.arange(size) < len(points)
+    hyperparameters, old = start.hyperparameters, len(rows) >= GROWTH * start.fitted
     if binary:
-        mean = gp_binary.base_rate(returns[rows]) if start.mean is None else start.mean
-        success = pad_rows((returns[rows] == returns[rows].max())[points], size)
-        y, warp = success.astype(float), gp_binary.odds_warp(returns[rows])
-        hyperparameters = _likeliest_odds(seen[known], success[known], mean, start, len(rows))
-        if hyperparameters is not start.hyperparameters:
-            start = start._replace(odds=len(rows))
+        success = y > 0.5
+        mean = gp_binary.base_rate(scores[rows]) if start.mean is None else start.mean
+        if hyperparameters is None or start.mean is None or old:
+            hyperparameters = _likeliest_odds(seen[known], success[known], mean, start)
         start = start._replace(mean=mean)
         process = gp_binary.condition_binary(hyperparameters, seen, success, known, mean)
     else:
-        hyperparameters = _likeliest_process(seen, y, known, start.hyperparameters, settings)
+        hyperparameters = _likeliest_process(seen, y, known, hyperparameters, settings)
         process = gp.posterior(hyperparameters, seen, y, known)
-    start = start._replace(hyperparameters=hyperparameters)
+    start = start._replace(hyperparameters=hyperparameters, fitted=len(rows) if old else start.fitted)
     axes = None if start.axes is None else jnp.asarray(start.axes)
     unit = (warp.returns[-1] - warp.returns[0]) / (warp.scores[-1] - warp.scores[0])
     return Surface(process, jnp.asarray(y), warp, axes, start, rows[points], unit, binary)
@@ -153,11 +174,9 @@ def explains(found: Surface) -> bool:
     return bool(value - nothing > MORE + numbers) and predicts
 
 
-def _likeliest_odds(z: np.ndarray, success: np.ndarray, mean: float, start: Start, count: int) -> gp.Hyperparameters:
-    """Hyper-parameters for success or failure: the last until the rollouts have grown; at first from two starts."""
-    if start.odds and count < GROWTH * start.odds and start.hyperparameters is not None:
-        return start.hyperparameters
-    if start.odds and start.hyperparameters is not None:
+def _likeliest_odds(z: np.ndarray, success: np.ndarray, mean: float, start: Start) -> gp.Hyperparameters:
+    """Hyper-parameters for success or failure, from the last ones; at first from two starts."""
+    if start.mean is not None and start.hyperparameters is not None:
         return gp_binary.fit_binary(z, success, mean, [start.hyperparameters])
     deviation = np.log(np.maximum(z.std(axis=0), 1e-12))
     starts = [deviation + np.log(length) for length in FIRST_LENGTHS[:2]]
@@ -181,8 +200,7 @@ def _find_axes(
         kinds = ("own",) if settings.gp_axes == "isotropic" else (settings.gp_axes,)
     if start.kind and count < GROWTH * start.found:
         return start
-    settled = start.held_out is not None and start.held_out > SETTLED
-    if start.kind and (settled or count < CHOICE_GROWTH * start.chosen):
+    if start.kind and count < CHOICE_GROWTH * start.chosen:
         return _axes_of(start.kind, z, y, spreads, start, settings)._replace(found=count)
     if len(kinds) > 1:
         start = _choose_axes(kinds, z, y, spreads, start, settings)
@@ -195,11 +213,11 @@ def _choose_axes(
 ) -> Start:
     """The kind of axes with which rollouts left out are likeliest, with the share of their variance it explains.
 
-    Another kind than the present one must be better by STEADY nats for each of them.
+    Own axes and few directions must be better than turned ones by STEADY nats for each of them.
     """
     out = np.arange(len(z)) % LEFT_OUT == 0
-    inside = np.flatnonzero(~out)
-    inside = inside[gp.fitting_subset(len(inside), MOST_TRAINING)]
+    known = np.flatnonzero(~out)
+    inside = known[gp.fitting_subset(len(known), MOST_TRAINING)]
     every = np.ones(len(inside), dtype=bool)
     results: list[tuple[float, Start]] = []
     for kind in kinds:
@@ -208,13 +226,13 @@ def _choose_axes(
         A, _ = _seen_by(found, z.shape[1])
         seen = z[inside] @ A.T
         hyperparameters, _ = _likeliest(seen, y[inside], every, found.hyperparameters, settings)
-        process = gp.posterior(hyperparameters, seen, y[inside], every)
+        process = gp.posterior(hyperparameters, z[known] @ A.T, y[known], np.ones(len(known), dtype=bool))
         mean, variance = (np.asarray(each) for each in gp.predict(process, jnp.asarray(z[out] @ A.T)))
         variance = variance + np.exp(2.0 * float(hyperparameters.log_noise))
         score = np.mean(-0.5 * (y[out] - mean) ** 2 / variance - 0.5 * np.log(variance))
         explained = 1.0 - np.mean((y[out] - mean) ** 2) / max(np.var(y[out]), 1e-12)
         found = found._replace(hyperparameters=hyperparameters, held_out=float(explained))
-        results.append((float(score) + (STEADY if kind == start.kind else 0.0), found))
+        results.append((float(score) + (STEADY if kind == "turned" else 0.0), found))
     return max(results, key=lambda each: each[0])[1]
 
 

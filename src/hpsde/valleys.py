@@ -42,10 +42,14 @@ class Model(NamedTuple):
 def heights(model: Model, curves: np.ndarray, contexts: np.ndarray) -> np.ndarray:
     """m [C, A] on curves y [C, A, K] in contexts [A, S]."""
     flat = curves.reshape(-1, curves.shape[-1])
-    s = np.tile(contexts, (len(curves), 1))
-    rows = _padded(len(flat))
-    values = _heights(*_lean(model), single(pad_rows(flat, rows)), single(pad_rows(s, rows)))
-    return np.asarray(values, dtype=float)[: len(flat)].reshape(curves.shape[:2])
+    return heights_at(model, flat, np.tile(contexts, (len(curves), 1))).reshape(curves.shape[:2])
+
+
+def heights_at(model: Model, y: np.ndarray, contexts: np.ndarray) -> np.ndarray:
+    """m [B] at places y [B, K] in contexts [B, S]."""
+    rows = _padded(len(y))
+    values = _heights(*_lean(model), single(pad_rows(y, rows)), single(pad_rows(contexts, rows)))
+    return np.asarray(values, dtype=float)[: len(y)]
 
 
 def are_separate(model: Model, first: np.ndarray, second: np.ndarray, contexts: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ import numpy as np
 
 from hpsde._checks import check_count
 from hpsde._doubt_entries import doubt_entries
-from hpsde.ask_tell import Learner
+from hpsde.ask_tell import Learner, made_by
 from hpsde.errors import InputError, StorageError
 from hpsde.methods import DEFAULT_METHOD
 from hpsde.policy import HierarchicalPolicy
@@ -135,7 +135,7 @@ class Run(Ledger):
                 proposal=proposal,
                 seeds=seeds,
                 first_id=last + 1,
-                policy=learner.info.updates if by_policy else 0,
+                policy=made_by(proposal.option, learner.info.updates),
             )
         return [
             Asked(

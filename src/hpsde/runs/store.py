@@ -143,7 +143,7 @@ class Store:
         proposal: Proposal,
         seeds: Sequence[int],
         first_id: int,
-        policy: int,
+        policy: np.ndarray,
     ) -> None:
         """Rollouts that were proposed, numbered from `first_id`."""
         now, densities = _now(), proposal.log_density
@@ -157,7 +157,7 @@ class Store:
                 int(proposal.option[i]),
                 None if np.isnan(densities[i]) else float(densities[i]),
                 seeds[i],
-                policy,
+                int(policy[i]),
                 now,
             )
             for i in range(len(contexts))

@@ -1,0 +1,56 @@
+"""Scouts: rollouts that go where a solution may lie unseen.
+
+Options are sought where the model shows hills, and a hill that no rollout has come near is not shown. The model knows
+where it knows little. In a scout's context some parameters are drawn from the initial policy. Those that may be as good
+as a solution must be, m + DOUBT sd >= m* - tolerance with m* the score of the best option, are worth a look, and of
+these the scout takes the least known, the one with the largest posterior deviation sd. Where none may be good there is
+no scout: they end by themselves when there are enough rollouts.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hpsde import gp, landscape
+from hpsde._padding import pad_rows, padded_size
+from hpsde.discovery import tolerance
+from hpsde.landscape import Landscape
+
+UNSEEN = 0.05  # share of the variance between the first rollouts that must be left, or there are no scouts
+POOL = 32  # draws from the initial policy that a scout chooses from
+DOUBT = 2.0  # posterior deviations by which the model may be wrong
+
+
+class Scouts(NamedTuple):
+    """For every context, which of the drawn parameters a scout would take [n], and whether any is worth it [n]."""
+
+    chosen: np.ndarray
+    worth: np.ndarray
+
+
+def choose(surveyed: Landscape, process: gp.GP, contexts: np.ndarray, drawn: np.ndarray, options: np.ndarray) -> Scouts:
+    """Scouts in standardised contexts [n, S] from drawn parameters [n, P, D], beside the options' means [O, n, D]."""
+    best = _predict(surveyed, process, np.tile(contexts, (len(options), 1)), options.reshape(-1, options.shape[2]))[0]
+    best, count = best.reshape(len(options), -1).max(axis=0), drawn.shape[1]
+    flat = _predict(surveyed, process, np.repeat(contexts, count, axis=0), drawn.reshape(-1, drawn.shape[2]))
+    mean, deviation = (each.reshape(-1, count) for each in flat)
+    least = best - tolerance(best, surveyed.temperature, float(process.mean))
+    possible = mean + DOUBT * deviation >= least[:, None]
+    return Scouts(np.where(possible, deviation, -1.0).argmax(axis=1), possible.any(axis=1))
+
+
+def _predict(
+    surveyed: Landscape, process: gp.GP, contexts: np.ndarray, parameters: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and deviation [N] of the modelled score."""
+    z = np.concatenate([parameters, contexts], axis=1)
+    rows = padded_size(len(z))
+    mean, variance = _moments(process, jnp.asarray(pad_rows(z @ landscape.axes_of(surveyed, z.shape[1]).T, rows)))
+    return np.asarray(mean)[: len(z)], np.sqrt(np.maximum(np.asarray(variance)[: len(z)], 0.0))
+
+
+_moments = jax.jit(gp.predict)
