@@ -47,8 +47,11 @@ types: $(INSTALLED) ## mypy
 pytest: $(INSTALLED) ## the tests alone
 	JAX_PLATFORMS=cpu $(BIN)/pytest -n $(TEST_JOBS) --dist loadfile
 
-bench: $(INSTALLED) ## run all benchmarks and print their figures (takes a while)
-	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+HOURS := benchmarks/gauntlet.py benchmarks/ablation.py
+
+bench: $(INSTALLED) ## run the benchmarks, of the gauntlet the quick part, and print their figures (takes a while)
+	@for file in $(filter-out $(HOURS),$(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+	$(BIN)/python benchmarks/gauntlet.py --quick
 
 figures: $(INSTALLED) ## draw the pictures of the README and docs anew
 	$(BIN)/hpsde run toy-triple --seed $(DEMO_SEED) --quiet --force --out runs/figures/toy-triple

@@ -4,8 +4,9 @@
 
 A run's loss is its regret (at most 1) and one more where a solution is missing or an option stands for none. Every run
 is appended to benchmarks/results/ablation.csv as soon as it is done; those that are there are not made again. Prints,
-for each variant, how much more it loses than the defaults in the mean over the cells, with a bootstrap interval.
-Development seeds, below 1,000, since the table is what choices are made by.
+for each variant, how much more it loses than the defaults in the mean over the cells, and how many times the defaults'
+its regret is in the geometric mean (below FLOOR all regrets are alike), with bootstrap intervals. Development seeds,
+below 1,000, since the table is what choices are made by.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ CELLS = (
     "units",
     "many-10-three",
     "ridges-3-at-300",
+    "ridges-3-at-100",
+    "bumps-2d-3-at-100",
     "walls-3",
 )
 
@@ -74,7 +77,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "one length in the kernel": {"gp_axes": "isotropic"},
     "reward-weighted regression": {"update": "rwr"},
     "softmax gate": {"gate": "softmax"},
+    "no scouts": {"scouts": 0.0},
 }
+FLOOR = 1e-6  # of the regret
 COLUMNS = ("variant", "cell", "seed", "exact", "regret", "loss")
 
 
@@ -90,12 +95,20 @@ def run(cell: str, seed: int, changes: dict[str, Any]) -> dict[str, Any]:
     return {"exact": int(found["exact"]), "regret": f"{found['regret']:.6g}", "loss": f"{loss:.6g}"}
 
 
-def read(path: Path) -> dict[tuple[str, str, int], float]:
-    """The losses in the file, by variant, cell and seed."""
+Losses = dict[tuple[str, str, int], tuple[float, float]]  # loss and log10 of the regret, by variant, cell and seed
+
+
+def losses_of(row: dict[str, Any]) -> tuple[float, float]:
+    """The loss and the log10 of the regret of a row."""
+    return float(row["loss"]), float(np.log10(max(float(row["regret"]), FLOOR)))
+
+
+def read(path: Path) -> Losses:
+    """What is in the file."""
     if not path.exists():
         return {}
     with open(path, newline="") as file:
-        return {(row["variant"], row["cell"], int(row["seed"])): float(row["loss"]) for row in csv.DictReader(file)}
+        return {(row["variant"], row["cell"], int(row["seed"])): losses_of(row) for row in csv.DictReader(file)}
 
 
 def interval(differences: np.ndarray, resamples: int = 10_000) -> tuple[float, float]:
@@ -106,19 +119,23 @@ def interval(differences: np.ndarray, resamples: int = 10_000) -> tuple[float, f
     return float(low), float(high)
 
 
-def report(losses: dict[tuple[str, str, int], float]) -> None:
+def report(losses: Losses) -> None:
     """Print the table."""
-    print(f"\n{'variant':48s} {'cells':>5s} {'more loss':>10s}   95 % interval")
+    print(f"\n{'variant':46s} {'runs':>4s} {'more loss':>9s}   95 % interval       {'regret':>6s}   95 % interval")
     for variant in VARIANTS:
         pairs = [
-            (loss, losses["default", cell, seed])
-            for (name, cell, seed), loss in losses.items()
+            (found, losses["default", cell, seed])
+            for (name, cell, seed), found in losses.items()
             if name == variant != "default" and ("default", cell, seed) in losses
         ]
         if pairs:
-            differences = np.array([loss - default for loss, default in pairs])
-            low, high = interval(differences)
-            print(f"{variant:48s} {len(pairs):5d} {differences.mean():+10.4f}   [{low:+.4f}, {high:+.4f}]")
+            loss, regret = (np.array(pairs)[:, 0] - np.array(pairs)[:, 1]).T
+            low, high = interval(loss)
+            least, most = (10.0**each for each in interval(regret))
+            print(
+                f"{variant:46s} {len(pairs):4d} {loss.mean():+9.4f}   [{low:+.4f}, {high:+.4f}]"
+                f"   x {10.0 ** regret.mean():6.2f}   [{least:.2f}, {most:.2f}]"
+            )
 
 
 def main() -> None:
@@ -144,7 +161,7 @@ def main() -> None:
                     row = {"variant": variant, "cell": cell, "seed": seed} | run(cell, seed, VARIANTS[variant])
                     writer.writerow(row)
                     file.flush()
-                    losses[variant, cell, seed] = float(row["loss"])
+                    losses[variant, cell, seed] = losses_of(row)
                     print(row, flush=True)
     report(losses)
 

@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from hpsde import algorithm, discovery, landscape, latent
 from hpsde.algorithm import (
     LEAST_EFFECTIVE,
+    SEARCH_GROWTH,
     Memory,
     combinations,
     explored,
@@ -74,7 +75,7 @@ def test_one_step_finds_both_solutions_and_hands_them_on(data, surveyed, step):
     assert memory.surface is surveyed[0].start
     assert memory.options is estimate.options
     assert_array_equal(memory.kept, estimate.kept)
-    assert memory.next_number == 3
+    assert (memory.searched, memory.next_number) == (COUNT, 3)
     assert sorted(estimate.numbers[estimate.kept].tolist()) == sorted(info.born) == [1, 2]
     assert info.died == ()
     assert info.explained > 0.8
@@ -136,14 +137,16 @@ def test_a_step_on_the_model_moves_the_options_means_where_settings_say_so(data,
 # ---------------------------------------------------------------- when solutions are sought
 
 
-def test_solutions_are_sought_again_in_the_same_landscape_after_a_change(step):
+def test_solutions_are_sought_again_with_more_rollouts_another_landscape_or_after_a_change(data, step):
     found = step[1].found
-    assert is_due(found)  # two were born
+    assert is_due(data, found, COUNT)  # two were born
     calm = found._replace(born=np.zeros(O, dtype=bool), died=np.zeros(O, dtype=bool))
     assert not calm.absent.any()
-    assert not is_due(calm)
-    assert is_due(calm._replace(died=np.arange(O) == 2))
-    assert is_due(calm._replace(absent=np.arange(O) == 2))  # it may be there again, or must go
+    assert not is_due(data, calm, COUNT)
+    assert not is_due(data, calm, int(np.ceil(COUNT / SEARCH_GROWTH)) + 1)
+    assert is_due(data, calm, int(COUNT / SEARCH_GROWTH))
+    assert is_due(data, calm._replace(died=np.arange(O) == 2), COUNT)
+    assert is_due(data, calm._replace(absent=np.arange(O) == 2), COUNT)  # it may be there again, or must go
 
 
 def test_who_is_asked_for_solutions(monkeypatch, data, surveyed, step):

@@ -315,7 +315,7 @@ def _number(
     for k, c in enumerate(new):
         slots[c] = slot_of.get(labels[k], -1) if labels[k] in names else -1
     posterior, slots = _with_old(
-        posterior, slots, features, view, [*(slot_of[g] for g in names), *np.flatnonzero(absent)], last
+        posterior, slots, features, view, [*(slot_of[g] for g in names), *np.flatnonzero(absent).tolist()], last
     )
     kept = np.isin(np.arange(max_options), slots[slots >= 0])
     posterior = posterior._replace(active=jnp.asarray(slots >= 0))

@@ -129,7 +129,7 @@ def learn(
 
     `rollouts` is how many there are in all, 1050 unless the task says otherwise, and `initial_rollouts` how
     many of them, by default 4 of 7, are drawn from `initial`; `batch` is how many there are between two learning
-    steps, by default 50, or a fortieth of all where that is more. Settings (`hpsde.Settings`) are given by name.
+    steps, by default 50, but from a fortieth to a twentieth of all. Settings (`hpsde.Settings`) are given by name.
     """
     if not hasattr(task, "evaluate"):
         task = task_from_function(task, initial=initial, contexts=contexts, batched=batched)

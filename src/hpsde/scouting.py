@@ -4,7 +4,7 @@ Options are sought where the model shows hills, and a hill that no rollout has c
 where it knows little. In a scout's context some parameters are drawn from the initial policy. Those that may be as good
 as a solution must be, m + DOUBT sd >= m* - tolerance with m* the score of the best option, are worth a look, and of
 these the scout takes the least known, the one with the largest posterior deviation sd. Where none may be good there is
-no scout: they end by themselves when there are enough rollouts.
+no scout, and none where hardly any variance is left between the first rollouts.
 """
 
 from __future__ import annotations

@@ -163,7 +163,9 @@ def explains(found: Surface) -> bool:
     if found.binary:
         return True
     y = np.asarray(found.scores)[known]
-    y = (y - y.mean()) / max(float(y.std()), 1e-12)
+    if y.std() < 1e-9:  # equal returns
+        return False
+    y = (y - y.mean()) / y.std()
     hyperparameters = found.process.hyperparameters
     scores = np.zeros(len(known))
     scores[known] = y

@@ -29,7 +29,7 @@ class LearnerOptions:
     initial_rollouts: Count = None
     """Rollouts of the initial policy, before the first learning step."""
     batch: Count = None
-    """Rollouts between two learning steps; by default 50, or a fortieth of all where that is more."""
+    """Rollouts between two learning steps; by default 50, but from a fortieth to a twentieth of all."""
     max_options: Count = None
     """The most options (solutions) to look for."""
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE...", help_behavior_hint="")] = ()
