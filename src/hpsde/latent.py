@@ -56,8 +56,7 @@ def find_solutions(
     """The solutions that the landscape shows; `fresh` says that it is another than the last time."""
     size = data.contexts.shape[1]
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-    chosen = landscape.choose(data.initial, data.mask)
-    process = landscape.condition(surveyed, data.joint, size, data.returns, chosen, len(data.mask))
+    process, chosen = conditioned(data, surveyed)
     count = max(landscape.SAMPLES, landscape.PER_OPTION * settings.max_options)
     rows, starts = chain_starts(rng, data, np.asarray(importance.weights), last, count)
     moved, scores = landscape.sample(key, surveyed, process, starts, size, data.bounds, surveyed.temperature)
@@ -81,6 +80,13 @@ def find_solutions(
     first = np.flatnonzero(data.initial[chosen])
     found = found._replace(unexplored=landscape.unexplored(surveyed, process, first))
     return as_found(data, found, settings)._replace(new=True)
+
+
+def conditioned(data: Data, surveyed: Landscape) -> tuple[gp.GP, np.ndarray]:
+    """The landscape's process given the rollouts, and the numbers of those that it sees."""
+    chosen = landscape.choose(data.initial, data.mask)
+    size = data.contexts.shape[1]
+    return landscape.condition(surveyed, data.joint, size, data.returns, chosen, len(data.mask)), chosen
 
 
 def as_found(data: Data, found: Found, settings: Settings) -> Latent:

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import jax
 import numpy as np
 
-from hpsde import gp, landscape, scouting
+from hpsde import gp, latent, scouting
 from hpsde._padding import pad_rows, padded_size
 from hpsde._precision import double_precision
 from hpsde._shapes import Array
@@ -105,11 +105,8 @@ class HPSDE(Learner):
         """The landscape's process given the rollouts that the policy was learned from."""
         if self._conditioned is None or self._conditioned[0] != self.info.updates:
             data = self._data(frame, ~self.rollouts.failed)
-            believed = data.mask & ~pad_rows(self._memory.distrusted, len(data.mask))
-            chosen = landscape.choose(data.initial, believed)
-            size = self.context_size
-            process = landscape.condition(surveyed, data.joint, size, data.returns, chosen, len(data.mask))
-            self._conditioned = self.info.updates, process
+            believed = data._replace(mask=data.mask & ~pad_rows(self._memory.distrusted, len(data.mask)))
+            self._conditioned = self.info.updates, latent.conditioned(believed, surveyed)[0]
         return self._conditioned[1]
 
     @double_precision
