@@ -24,6 +24,7 @@ from hpsde.valleys import Model
 LENGTH, O = 0.5, 4
 VIEW = View(np.eye(1) / LENGTH, np.eye(1) * LENGTH)
 ANCHORS = np.linspace(-1.2, 1.2, 12)[:, None]
+NOBODY = np.zeros(O, dtype=bool)
 
 
 def lines(s):
@@ -158,10 +159,28 @@ def test_the_policies_of_components_are_the_lines(model):
 def test_rollouts_belong_to_the_line_they_are_on(model):
     found = find(model)
     s = np.zeros((3, 1))
-    r = discovery.assign(found, np.array([[-1.5], [0.0], [1.5]]), s, O)
+    r = discovery.assign(found, np.array([[-1.5], [0.0], [1.5]]), s, NOBODY)
     assert_allclose(r.sum(axis=0), 1.0, rtol=1e-9)
     assert_allclose(r.max(axis=0), 1.0, atol=1e-3)
     assert [offsets_of(found)[o] for o in r.argmax(axis=0)] == [-1.5, 0.0, 1.5]
+
+
+def test_rollouts_of_options_left_out_belong_to_the_others(model):
+    """As if these options did not exist; one that does not is left out anyway."""
+    found = find(model)
+    at = np.linspace(-1.8, 1.8, 37)[:, None]
+    every = discovery.assign(found, at, np.zeros((37, 1)), NOBODY)
+    for o in np.flatnonzero(found.kept):
+        without = np.arange(O) == o
+        r = discovery.assign(found, at, np.zeros((37, 1)), without)
+        assert_array_equal(r[o], 0.0)
+        assert_allclose(r.sum(axis=0), 1.0, rtol=1e-9)
+        gone = found._replace(slots=np.where(found.slots == o, -1, found.slots), kept=found.kept & ~without)
+        assert_allclose(r, discovery.assign(gone, at, np.zeros((37, 1)), NOBODY), rtol=1e-9, atol=1e-12)
+        # What the others have of a rollout they have in the same proportion.
+        mine = every[o] < 0.999
+        assert_allclose(r[:, mine] * (1.0 - every[o, mine])[None], every[:, mine] * ~without[:, None], atol=1e-9)
+    assert_array_equal(discovery.assign(found, at, np.zeros((37, 1)), ~found.kept), every)
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
@@ -210,13 +229,36 @@ def test_of_two_options_on_one_hill_one_dies_when_two_searches_have_shown_no_val
         assert not found.born.any()
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_of_two_options_on_one_hill_the_one_that_was_missed_before_goes(model, order):
+    """Though it is the nearer to the ridge by now; the other stays, and is not missed."""
+    first, second = np.array([-1.5, -1.44])[list(order)]
+    for missed, stays in ((0, 1), (1, 0)):
+        found = find(model, last=options_at([first, second, 0.0, 1.5], absent=[missed]))
+        assert_array_equal(np.flatnonzero(~found.kept), [missed])
+        assert_array_equal(np.flatnonzero(found.died), [missed])
+        assert found.kept[stays]
+        assert not (found.absent | found.born).any()
+        assert abs(offsets_of(found)[stays] + 1.5) < 0.11
+
+
+def test_of_three_options_on_one_hill_two_that_were_missed_go(model):
+    found = find(model, last=options_at([-1.5, -1.44, -1.47, 1.5], absent=[0, 2]), offsets=(-1.5, 1.5))
+    assert_array_equal(np.flatnonzero(found.died), [0, 2])
+    assert found.kept[1]
+    # Where all were missed the nearest stays.
+    found = find(model, last=options_at([-1.4, -1.5, -1.44, 1.5], absent=[0, 1, 2]), offsets=(-1.5, 1.5))
+    assert_array_equal(np.flatnonzero(found.died), [0, 2])
+    assert_array_equal(np.flatnonzero(found.kept), [1, 3])
+
+
 def test_an_option_that_is_missed_once_stays_as_it_was_and_has_rollouts(model):
     last = options_at([-1.5, -1.4, 0.0, 1.5])
     found = find(model, last=last)
     policies = discovery.component_policies(found, O)
     for part, wanted in ((policies.b, last.options.b), (policies.w, last.options.w)):
         assert_allclose(part[1], wanted[1], rtol=1e-9)
-    r = discovery.assign(found, np.array([[-1.6], [-1.35]]), np.zeros((2, 1)), O)
+    r = discovery.assign(found, np.array([[-1.6], [-1.35]]), np.zeros((2, 1)), NOBODY)
     assert r[0, 0] > r[1, 0]
     assert r[1, 1] > r[0, 1]
     assert np.all(r[[0, 1]].sum(axis=0) > 0.99)
@@ -247,7 +289,7 @@ def test_an_option_without_samples_lives_where_the_model_shows_its_hill(model):
     found = find(model, offsets=(-1.5, 1.5), last=options_at([-1.5, 0.0, 1.5]))
     assert offsets_of(found) == [-1.5, 0.0, 1.5, None]
     assert np.asarray(found.posterior.active).sum() >= 3
-    r = discovery.assign(found, np.array([[0.02]]), np.zeros((1, 1)), O)
+    r = discovery.assign(found, np.array([[0.02]]), np.zeros((1, 1)), NOBODY)
     assert r[1, 0] > 0.9
 
 

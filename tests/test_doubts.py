@@ -39,7 +39,7 @@ def test_what_is_not_known_raises_no_doubt():
         ("few", {"unexplored": 0.62}, "62 %"),
         ("few", {"unexplored": 0.25}, "25 %"),
         ("not-better", {"expected": 0.51}, "0.51"),
-        ("wide", {"width": 2.3}, "2.3"),
+        ("wide", {"width": 3.3}, "3.3"),
         ("unheld", {"maxima": 5}, "5"),
         ("unsettled", {"settled": 1}, "1"),
         ("bound", {"outside": 0.44}, "44 %"),

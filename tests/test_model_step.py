@@ -47,11 +47,11 @@ def make_options():
     return LinearGaussian(*map(jnp.asarray, (b, w, Sigma)))
 
 
-def improve(process, options=None, kept=KEPT, contexts=CONTEXTS, weights=None):
+def improve(process, options=None, kept=KEPT, contexts=CONTEXTS, weights=None, axes=AXES):
     """The options after the step; the features are the contexts."""
     weights = np.ones((len(kept), len(contexts))) if weights is None else weights
     arrays = map(jnp.asarray, (kept, contexts, contexts, weights))
-    return model_step.improve(KEY, process, jnp.asarray(AXES), options or make_options(), *arrays)
+    return model_step.improve(KEY, process, jnp.asarray(axes), options or make_options(), *arrays)
 
 
 def means(options, contexts=CONTEXTS):
@@ -109,6 +109,62 @@ def test_an_option_far_off_moves_by_a_few_deviations_at_most(bowl):
     options = options._replace(b=options.b + jnp.asarray([[1.5, -1.5]]))
     moved = np.linalg.norm(shifts(improve(bowl, options), options), axis=2)[KEPT]
     assert np.all((moved > 0.5) & (moved < 4.0))
+
+
+# ---------------------------------------------------------------- a cliff
+
+CLIFF, BESIDE = 1.0, 0.5  # where it is, and the deviation of an option beside it
+
+
+def cliff(parameters, contexts):
+    """Rising gently along the first parameter up to a cliff; the context lifts all."""
+    return np.where(parameters[:, 0] < CLIFF, 0.3 * parameters[:, 0], -1.5) + 0.2 * contexts[:, 0]
+
+
+@pytest.fixture(scope="module", params=gp.KERNELS)
+def edge(request):
+    """A process that knows the cliff."""
+    z = np.random.default_rng(3).uniform(-3.0, 3.0, size=(600, D + S))
+    hyperparameters = gp.Hyperparameters(jnp.log(jnp.asarray([0.3, 10.0, 10.0])), jnp.log(1.0), jnp.log(0.05))
+    returns, every = cliff(z[:, :D], z[:, D:]), np.ones(len(z), dtype=bool)
+    return gp.posterior(gp.with_kernel(hyperparameters, request.param), z, returns, every)
+
+
+def beside_the_cliff(process, margin, monkeypatch):
+    """How far the first parameter stays off the cliff, in every context, of an option whose mean starts 0.4 off."""
+    monkeypatch.setattr(model_step, "MARGIN", margin)
+    options = LinearGaussian(jnp.asarray([[CLIFF - 0.4, 0.0]]), jnp.zeros((1, S, D)), BESIDE**2 * jnp.eye(D)[None])
+    arrays = map(jnp.asarray, (np.ones(1, dtype=bool), CONTEXTS, CONTEXTS, np.ones((1, len(CONTEXTS)))))
+    step = jax.jit(lambda *given: model_step.improve.__wrapped__(*given))  # another program for every margin
+    return CLIFF - means(step(KEY, process, jnp.eye(D + S), options, *arrays))[0, :, 0]
+
+
+def test_beside_a_cliff_an_option_keeps_a_margin(edge, monkeypatch):
+    """A policy with a margin is better off there, though the return at its mean is less."""
+    assert model_step.MARGIN == 0.5
+    wide, narrow = (beside_the_cliff(edge, margin, monkeypatch) for margin in (0.5, 0.0))
+    assert np.all(wide > narrow + 0.1)
+    assert np.all(wide > 0.5 * BESIDE)
+    draws = 0.5 * BESIDE * np.random.default_rng(4).normal(size=2000)
+    there = [np.mean(cliff((CLIFF - off[:, None] + draws).reshape(-1, 1), np.zeros((1, 1)))) for off in (wide, narrow)]
+    assert there[0] > there[1] + 0.05
+    assert np.mean(wide) > np.mean(beside_the_cliff(edge, 0.25, monkeypatch)) > np.mean(narrow)
+
+
+def test_the_margin_is_in_the_models_axes():
+    """The same cliff, seen along turned axes with one length: the same step."""
+    z = np.random.default_rng(3).uniform(-2.0, 2.0, size=(600, D + S))
+    turn = np.linalg.qr(np.random.default_rng(5).normal(size=(D + S, D + S)))[0]
+    hyperparameters = gp.Hyperparameters(jnp.log(jnp.full(D + S, 0.8)), jnp.log(1.0), jnp.log(0.1))
+    returns, every = cliff(z[:, :D], z[:, D:]), np.ones(len(z), dtype=bool)
+    results = [
+        improve(gp.posterior(hyperparameters, z @ axes.T, returns, every), axes=axes) for axes in (np.eye(D + S), turn)
+    ]
+    for one, other in zip(*results, strict=True):
+        assert_allclose(one, other, atol=1e-3)
+
+
+# ---------------------------------------------------------------- options and contexts
 
 
 def test_the_order_of_the_options_does_not_matter(bowl):

@@ -141,6 +141,43 @@ def test_few_directions_come_back(path):
     np.testing.assert_array_equal(load_policy(path).gate.process.K_inverse, process.K_inverse)
 
 
+@pytest.mark.parametrize("directions", [None, 2])
+def test_a_matern_kernel_comes_back(directions, path):
+    """With its K^-1, which is computed again with that kernel; read as version 4 it is a squared exponential."""
+    generator = np.random.default_rng(3)
+    E = 3 if directions is None else directions
+    z, scores, mask = generator.normal(size=(16, E)), np.sort(generator.normal(size=16)), np.arange(16) < 13
+    hyperparameters = gp.MaternHyperparameters(np.zeros(E) + 0.3, np.array(0.1), np.array(-1.0))
+    process = gp.posterior(hyperparameters, z, scores, mask)
+    axes = None if directions is None else generator.normal(size=(E, 3))
+    gate = make("gp").gate._replace(process=process, scores=np.where(mask, scores, 0.0), axes=axes)
+    policy = dataclasses.replace(make("gp"), gate=gate)
+    policy.save(path)
+    loaded = load_policy(path)
+    assert isinstance(loaded.gate.process.hyperparameters, gp.MaternHyperparameters)
+    small.assert_same_bits(policy, loaded)
+    np.testing.assert_array_equal(loaded.gate.process.K_inverse, process.K_inverse)
+    contexts = policy.known_contexts
+    for optimism in (None, Optimism(1.0)):
+        np.testing.assert_array_equal(loaded.gate_scores(contexts, optimism), policy.gate_scores(contexts, optimism))
+    rewrite(path, as_version(4, fields(path.read_bytes())))
+    assert load_policy(path).gate.process.hyperparameters.kernel.name == "se"
+
+
+@pytest.mark.parametrize("gate", GATES)
+def test_files_of_version_4_are_read(gate, path):
+    """All kernels were squared exponentials."""
+    policy = dataclasses.replace(make(gate), doubts=DOUBTS, numbers=np.array([3, 0, 5, 0]))
+    policy.save(path)
+    arrays = fields(path.read_bytes())
+    rewrite(path, as_version(4, arrays))
+    small.assert_same_bits(load_policy(path), policy)
+    if gate == "gp":
+        rewrite(path, arrays | {"header": as_version(4, arrays)["header"]})
+        with pytest.raises(FileFormatError, match="the field gate_matern is not known"):
+            load_policy(path)
+
+
 def test_which_options_were_tried_comes_back(path):
     """Of slots without an option nobody has tried any; where nobody counted, all options have been."""
     for tried, wanted in ((np.array([False, True, True, True]), [False, False, True, False]), (None, KEPT)):
@@ -163,7 +200,7 @@ def test_files_of_version_3_are_read(gate, path):
     np.testing.assert_array_equal(loaded.tried, policy.kept)
     assert loaded.doubts == DOUBTS
     rewrite(path, arrays | {"header": as_version(3, arrays)["header"]})
-    with pytest.raises(FileFormatError, match="the field option_tried is not known"):
+    with pytest.raises(FileFormatError, match=r"the field (option_tried|gate_matern) is not known"):
         load_policy(path)
 
 
@@ -215,7 +252,7 @@ def test_files_of_version_1_are_read(gate, features, path):
     rewrite(path, old)
     small.assert_same_bits(load_policy(path), policy)
     load_policy(path).save(path)
-    assert json.loads(str(fields(path.read_bytes())["header"]))["version"] == 4
+    assert json.loads(str(fields(path.read_bytes())["header"]))["version"] == 5
     rewrite(path, arrays | {"header": old["header"]})
     with pytest.raises(
         FileFormatError, match=r"the field (option_numbers|option_tried|units_parameter_axes) is not known"
@@ -276,7 +313,7 @@ def test_any_reader_of_numpys_files_can_read_it(saved):
     arrays = fields(saved)
     header = json.loads(str(arrays.pop("header")))
     kinds = {"features": "linear", "gate": "gp"}
-    assert header == {"format": "hpsde-policy", "version": 4, **kinds, "doubts": []}
+    assert header == {"format": "hpsde-policy", "version": 5, **kinds, "doubts": []}
     assert set(arrays) == set(fields_of("linear", "gp"))
     assert all(array.dtype in (np.float64, np.int64, bool) for array in arrays.values())
 
@@ -424,7 +461,7 @@ def test_numbers_that_make_no_sense_are_refused(name, change, message, saved, pa
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        ({"version": 5}, "has version 5; this hpsde reads versions 1, 2, 3, 4"),
+        ({"version": 6}, "has version 6; this hpsde reads versions 1, 2, 3, 4, 5"),
         ({"version": 2}, "its header has the keys"),
         ({"doubts": None}, "is damaged: doubts: expected a list"),
         ({"doubts": [["wide", 1.0, "text"]]}, "is damaged: doubts"),

@@ -83,13 +83,46 @@ def test_modelled_returns_are_nearer_to_the_truth_than_those_with_noise(first):
 
 
 def test_the_first_landscape_is_the_surface_at_the_T_of_its_modelled_scores(first):
-    data, found = first
+    """Where the surface's kernel is the squared exponential; another test says what of others."""
+    data, found = first[0], approximate(first[0], gp_axes="own")
+    assert found.start.kernel == "se"
     got = survey(KEY, data, found, SPREADS, None, Settings())
     assert got.hyperparameters is found.process.hyperparameters
     assert got.warp is found.warp
     assert (got.rollouts, got.binary) == (160, False)
     T = weigh(modelled_scores(data, found), data, None, True, Settings()).temperature
     assert_allclose(got.temperature, T, rtol=1e-9)
+
+
+def test_a_landscape_is_smooth_where_the_surface_is_rough():
+    """A cliff: the first landscape has the squared exponential, and so has the next."""
+    rng = np.random.default_rng(1)
+
+    def beside_a_cliff(n):
+        data = make_data(n)
+        side = np.where(data.parameters[:, 0] > 0.3 * data.contexts[:, 0], 1.0, -1.0)
+        return data._replace(returns=side + 0.3 * data.contexts[:, 0] + noise)
+
+    noise = 0.03 * rng.normal(size=ROWS)
+    data, later = beside_a_cliff(160), beside_a_cliff(240)
+    rough = approximate(data)
+    assert rough.start.kernel == "matern"
+    got = survey(KEY, data, rough, SPREADS, None, Settings())
+    assert type(got.hyperparameters) is gp.Hyperparameters
+    assert (got.start.kernel, got.rollouts, got.binary) == ("se", 160, False)
+    assert got.warp is rough.warp
+    # Fitted to the same scores, and T is that of the scores it models.
+    points, known = np.hstack([data.parameters, data.contexts]), (np.asarray(rough.scores), data.mask)
+    start = gp.with_kernel(rough.process.hyperparameters, "se")
+    assert gp.log_evidence(got.hyperparameters, points, *known) > gp.log_evidence(start, points, *known) + 1.0
+    smooth = rough._replace(process=gp.posterior(got.hyperparameters, points, *known))
+    T = weigh(modelled_scores(data, smooth), data, None, True, Settings()).temperature
+    assert_allclose(got.temperature, T, rtol=1e-6)
+    current = approximate(later)
+    assert current.start.kernel == "matern"
+    for last in (got, got._replace(start=rough.start)):
+        second = survey(KEY, later, current, SPREADS, last, Settings())
+        assert (type(second.hyperparameters), second.rollouts) == (gp.Hyperparameters, 240)
 
 
 @pytest.mark.parametrize("density", ["vb", "em"])
@@ -111,9 +144,10 @@ def test_a_landscape_lasts_until_the_rollouts_have_grown_and_the_next_keeps_scor
     assert survey(KEY, make_data(grown - 1), current, SPREADS, last, Settings()) is last
     seen, original = [], surface.fit_scores
 
-    def watched(key, joint, size, scores, warp, binary, mask, spreads, start, settings):
+    def watched(key, joint, size, scores, warp, binary, mask, spreads, start, settings, smooth):
+        assert smooth
         seen.append((scores, warp, binary, mask, start))
-        return original(key, joint, size, scores, warp, binary, mask, spreads, start, settings)
+        return original(key, joint, size, scores, warp, binary, mask, spreads, start, settings, smooth)
 
     monkeypatch.setattr(surface, "fit_scores", watched)
     monkeypatch.setattr(landscape, "choose", functools.partial(landscape.choose, size=80))

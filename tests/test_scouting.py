@@ -62,8 +62,8 @@ def bump(z, centre=(-0.8, 0.0)):
 
 
 def cloud(size=3, **changes):
-    """Two parameters, and a context where there is one: 120 rollouts on a high bump, and beside it."""
-    z = np.random.default_rng(0).uniform(-1.5, 1.5, (120, size))
+    """Two parameters, and a context where there is one: hundreds of rollouts on a high bump, and beside it."""
+    z = np.random.default_rng(0).uniform(-1.5, 1.5, (100 * size, size))
     return Model(z, 2.8 * bump(z), 2, **({"temperature": 0.2} | changes))
 
 
@@ -80,21 +80,29 @@ def asked():
     return contexts, drawn, np.tile([[[-0.6, 0.2]], [[0.9, 0.9]]], (1, 12, 1))
 
 
-def test_a_scout_takes_the_least_known_of_those_that_may_be_good(two, asked):
-    """scikit-learn says what is known; a place may be good by two deviations."""
+def highest_of(mean, deviation, least):
+    """The score that a place may have, by four deviations; -inf where it is known to be good, or cannot be."""
+    highest = mean + 4.0 * deviation
+    return np.where((mean < least) & (highest >= least), highest, -np.inf)
+
+
+def test_a_scout_takes_the_one_that_may_be_best_of_those_not_known_to_be_good(two, asked):
+    """scikit-learn says what is known."""
     contexts, drawn, options = asked
     found = two.choose(contexts, drawn, options)
-    beside = 0
+    known, unknown = 0, 0
     for i, context in enumerate(contexts):
         best = max(two.truth(context, each[i : i + 1])[0][0] for each in options)
         mean, deviation = two.truth(context, drawn[i])
-        possible = mean + 2.0 * deviation >= least_of(best, 0.2)
-        assert found.worth[i] == possible.any()
-        if possible.any():
-            assert found.chosen[i] == np.flatnonzero(possible)[np.argmax(deviation[possible])]
-            beside += not possible[np.argmax(deviation)]
+        highest = highest_of(mean, deviation, least_of(best, 0.2))
+        assert found.worth[i] == np.isfinite(highest).any()
+        if found.worth[i]:
+            assert found.chosen[i] == np.argmax(highest)
+            known += np.argmax(highest) != np.argmax(mean + 4.0 * deviation)
+            unknown += np.argmax(highest) != np.argmax(deviation)
     assert 0 < found.worth.sum() < 12
-    assert beside > 0  # somewhere the least known of all cannot be good
+    assert known > 0  # somewhere the one that may be best of all is known to be good
+    assert unknown > 0  # and somewhere the least known is another
 
 
 def line(places):
@@ -130,31 +138,48 @@ def test_a_small_hole_is_no_doubt():
 
 
 def test_each_context_is_looked_at_by_itself():
-    """Of three contexts the second has a hole, and the third two places that are known to be good."""
+    """Of three contexts the second has a hole, and the third two places that are known to be good: no need to look."""
     every = np.stack([*map(np.ravel, np.meshgrid(KNOWN[::3], np.linspace(-3.0, 3.0, 25)))], axis=1)
     hole = (np.abs(every[:, 1]) < 1.1) & (np.abs(every[:, 0] - 0.8) < 0.6)
     model = Model(every[~hole], np.exp(-0.5 * (every[~hole, 0] + 0.8) ** 2 / 0.4**2), 1)
     contexts = np.array([[2.5], [0.0], [-2.5]])
-    drawn = np.stack([GRID, GRID, np.where(np.arange(16) == 7, -0.75, np.where(np.arange(16) == 9, -0.3, GRID))])
+    good = np.where(np.arange(16) == 7, -0.75, np.where(np.arange(16) == 9, -0.6, GRID))
+    drawn = np.stack([GRID, GRID, good])
     found = model.choose(contexts, drawn[:, :, None], np.full((1, 3, 1), -0.8))
-    assert_array_equal(found.worth, [False, True, True])
+    assert_array_equal(found.worth, [False, True, False])
     assert abs(GRID[found.chosen[1]] - 0.8) < 0.6
-    assert found.chosen[2] in (7, 9)
+    # Good places beside the hole change nothing either: the scout goes into it.
+    found = model.choose(contexts[1:2], good[None, :, None], np.full((1, 1, 1), -0.8))
+    assert found.worth[0]
+    assert abs(good[found.chosen[0]] - 0.8) < 0.6
 
 
 @pytest.mark.parametrize("temperature", [0.05, 1.0])
 def test_what_is_good_is_measured_by_the_best_option(temperature):
-    """Places between an option of height 1 and one of 3; only beside the lower one alone all of them may be good."""
-    model = on_a_line(KNOWN, scores=np.interp(KNOWN, [-0.8, 0.8], [1.0, 3.0]), temperature=temperature)
-    low, high = OPTION, -OPTION
-    places = np.linspace(-0.8, 0.8, 9)
-    height = np.interp(places, [-0.8, 0.8], [1.0, 3.0])
-    for options, best in ((low, 1.0), (high, 3.0), (np.concatenate([low, high]), 3.0)):
-        # Where all is known, an expected score as high as must be is all that counts.
-        worth = [bool(model.choose(NOWHERE, line([place]), options).worth[0]) for place in places]
-        clear = np.abs(height - least_of(best, temperature)) > 0.15
-        assert_array_equal(np.array(worth)[clear], (height > least_of(best, temperature))[clear])
-        assert clear.sum() >= 7
+    """In a hole between an option of height 1 and one of 3 some places are known to be as good as the lower alone."""
+    beside = np.array([-1.8, -1.65, -1.5, 1.5, 1.65, 1.8])
+    model = on_a_line(beside, scores=np.interp(beside, [-1.5, 1.5], [1.0, 3.0]), temperature=temperature)
+    low, high = np.array([[[-1.5]]]), np.array([[[1.5]]])
+    places = np.linspace(-1.5, 1.5, 33)
+    mean, deviation = model.truth(np.zeros(1), places[:, None])
+    found = []
+    for options in (low, high, np.concatenate([low, high])):
+        best = model.truth(np.zeros(1), options[:, 0])[0].max()
+        worth = np.array([model.choose(NOWHERE, line([place]), options).worth[0] for place in places])
+        assert_array_equal(worth, np.isfinite(highest_of(mean, deviation, least_of(best, temperature))))
+        assert 0 < worth.sum() < len(places)
+        found.append(worth)
+    assert np.any(found[1] & ~found[0])
+    assert_array_equal(found[1], found[2])
+
+
+def test_what_is_known_is_worth_no_scout_however_good_it_is():
+    """Of a slope up to the option, all but where it is about as high as a solution must be."""
+    model = on_a_line(KNOWN, scores=np.interp(KNOWN, [-0.8, 0.8], [1.0, 3.0]))
+    mean, deviation = model.truth(np.zeros(1), KNOWN[:, None])
+    clear = np.abs(mean - least_of(3.0, 0.3)) > 4.0 * deviation.max() + 0.1
+    assert np.any(clear & (mean > 2.5))
+    assert not model.choose(NOWHERE, line(KNOWN[clear]), -OPTION).worth[0]
 
 
 def test_what_is_typical_is_the_mean_that_the_process_expects(two, asked):
@@ -171,16 +196,16 @@ def test_the_landscapes_axes_are_the_models(two, asked):
 
 
 def test_there_need_be_no_contexts():
-    """Of two pools one has places beside the bump, which may be good, and the other one place that is bad."""
+    """Of two pools one has places beside the bump, some of which may be good, and the other one place that is bad."""
     model, rng = cloud(size=2), np.random.default_rng(3)
     drawn = np.stack([rng.uniform([-1.2, -0.4], [-0.4, 0.4], (20, 2)), np.full((20, 2), [1.0, 1.0])])
     found = model.choose(np.zeros((2, 0)), drawn, np.full((1, 2, 2), [-0.8, 0.0]))
     assert_array_equal(found.worth, [True, False])
     (best,), _ = model.truth(np.zeros(0), np.array([[-0.8, 0.0]]))
     mean, deviation = model.truth(np.zeros(0), drawn[0])
-    possible = mean + 2.0 * deviation >= least_of(best, 0.2)
-    assert 0 < possible.sum() < 20
-    assert found.chosen[0] == np.argmax(np.where(possible, deviation, -1.0))
+    highest = highest_of(mean, deviation, least_of(best, 0.2))
+    assert 0 < np.isfinite(highest).sum() < 20
+    assert found.chosen[0] == np.argmax(highest)
 
 
 # ---------------------------------------------------------------- a learner whose first rollouts have a hole
@@ -296,10 +321,24 @@ def test_asked_one_by_one_the_share_is_the_same(share):
     small.assert_sound(learner.policy)
 
 
-def test_in_all_there_are_no_more_than_the_same_share_of_the_initial_rollouts():
-    learner = small.run(make(), rounds=(32,) * 4)
+def test_in_all_there_are_no_more_than_fifty():
+    """However many initial rollouts there are, and whether they are asked for at once or not."""
+    learner = make(scouts=1.0)
+    (proposal,) = proposals(learner, times=1, count=64)
+    assert np.sum(proposal.option == INITIAL) == scouting.MOST == 50
+    learner = small.run(make(scouts=1.0), rounds=(32, 32, 32))
     sent = np.sum(learner.rollouts.option[FIRST:] == INITIAL)
-    assert 0 < sent <= 0.1 * FIRST
+    assert 32 <= sent <= 50
+
+
+def test_scouts_that_have_gone_are_counted(monkeypatch):
+    learner = make(scouts=0.5)
+    monkeypatch.setattr(scouting, "MOST", 10)
+    for wanted in (8, 2, 0):
+        contexts = small.draw_contexts(wanted, 16, 1)
+        proposal = learner.ask(contexts)
+        assert np.sum(proposal.option == INITIAL) == wanted
+        learner.tell(contexts, proposal.parameters, small.two_ridges(contexts, proposal.parameters))
 
 
 def test_failed_rollouts_are_no_scouts_that_went():

@@ -157,6 +157,42 @@ def test_other_axes_than_turned_ones_must_predict_clearly_better(function, n, ot
     assert some.start.kind == (other if gain > surface.STEADY else "turned")
 
 
+def judged(monkeypatch, verdicts):
+    """Rollouts left out are as likely, and as well explained, as `verdicts` say of kinds of axes and of kernels."""
+
+    def left_out(found, z, y, settings):
+        name = found.kernel if found.kernel == "matern" else found.kind
+        score, explained = verdicts.get(name, (-100.0, -100.0))
+        return score, found._replace(held_out=explained)
+
+    monkeypatch.setattr(surface, "_left_out", left_out)
+
+
+@pytest.mark.parametrize(
+    ("gain", "explained", "wanted"),
+    [(1.0, 0.79, "turned"), (1.0, 0.8, "turned"), (0.2, 0.9, "turned"), (1.0, 0.81, "other")],
+)
+@pytest.mark.parametrize("kind", ["own", "few"])
+def test_other_axes_must_explain_more_of_the_rollouts_left_out_and_not_only_make_them_likelier(
+    monkeypatch, kind, gain, explained, wanted
+):
+    judged(monkeypatch, {"turned": (-1.0, 0.8), kind: (gain - 1.0, explained)})
+    some = fit(n=60, rows=64)
+    assert (some.start.kind, some.start.kernel) == (kind if wanted == "other" else "turned", "se")
+    assert some.start.held_out == (explained if wanted == "other" else 0.8)
+
+
+@pytest.mark.parametrize(("gain", "explained", "wanted"), [(1.0, 0.79, "se"), (-0.1, 0.9, "se"), (0.1, 0.81, "matern")])
+def test_a_rough_kernel_must_explain_more_of_the_rollouts_left_out_and_make_them_likelier(
+    monkeypatch, gain, explained, wanted
+):
+    """It needs no lead. With seven numbers, and with two."""
+    before = (-1.0, 0.8)
+    judged(monkeypatch, {"turned": before, "own": before, "matern": (gain - 1.0, explained)})
+    for some in (fit(n=60, rows=64), fit(**SMALL)):
+        assert some.start.kernel == some.process.hyperparameters.kernel.name == wanted
+
+
 def test_without_a_lead_for_turned_axes_the_best_prediction_decides(monkeypatch):
     returns = along_one(make_rollouts()[1])
     monkeypatch.setattr(surface, "STEADY", 0.0)
@@ -204,6 +240,94 @@ def test_a_fit_that_the_other_rollouts_contradict_is_not_taken(monkeypatch):
     kept = surface.fit(*given, of_all.start, Settings(gp_axes="own")).start.hyperparameters
     assert_array_equal(kept.log_noise, of_all.start.hyperparameters.log_noise)
     assert_array_equal(kept.log_lengths, of_all.start.hyperparameters.log_lengths)
+
+
+def test_nor_is_it_where_rollouts_are_left_out(monkeypatch):
+    """The same with returns of the rollouts that are not left out."""
+    contexts, parameters, _ = make_rollouts()
+    z, (out, known, _) = np.hstack([parameters, contexts]), surface._split(N)
+    noise = np.random.default_rng(1).normal(size=N)
+    noise[known[gp.fitting_subset(len(known), 80)]] = 0.0
+    y, settings = np.sin(parameters[:, 0]) + noise, Settings(gp_axes="own")
+    before, _ = gp.fit_hyperparameters(z[known], y[known])
+    start = Start(hyperparameters=before, kind="own")
+    monkeypatch.setattr(surface, "FIT_POINTS", 80)
+    misled, _ = surface._likeliest(z[known], y[known], np.ones(len(known), dtype=bool), before, settings)
+    assert misled.log_noise < before.log_noise - 1.0
+    score, kept = surface._left_out(start, z, y, settings)
+    assert kept.hyperparameters is before
+    # What it says of those left out is what scikit-learn says.
+    signal, noise_variance = (np.exp(2.0 * float(each)) for each in before[1:])
+    kernel = ConstantKernel(signal) * RBF(np.exp(np.asarray(before.log_lengths)))
+    model = GaussianProcessRegressor(kernel, alpha=noise_variance + JITTER * signal, optimizer=None)
+    mean, deviation = model.fit(z[known], y[known]).predict(z[out], return_std=True)
+    density = scipy.stats.norm(mean, np.sqrt(deviation**2 + noise_variance)).logpdf(y[out])
+    assert_allclose(score, np.mean(density) + 0.5 * np.log(2.0 * np.pi), rtol=1e-6)
+    assert_allclose(kept.held_out, 1.0 - np.mean((y[out] - mean) ** 2) / np.var(y[out]), rtol=1e-6)
+
+
+# ---------------------------------------------------------------- kernel
+
+
+def smooth(contexts, parameters):
+    return np.sin(1.5 * parameters[:, 0]) + 0.5 * np.cos(contexts[:, 0])
+
+
+def cliff(contexts, parameters):
+    return np.where(parameters[:, 0] > 0.3 * contexts[:, 0], 1.0, -1.0) + 0.3 * contexts[:, 0]
+
+
+def crease(contexts, parameters):
+    return -np.abs(parameters[:, 0] - 0.5 * contexts[:, 0])
+
+
+def noisy(function, size, n=160):
+    contexts, parameters, _ = make_rollouts(size, n)
+    return function(contexts, parameters) + 0.03 * np.random.default_rng(7).normal(size=n)
+
+
+@pytest.mark.parametrize("size", [1, D])
+@pytest.mark.parametrize(("function", "kernel"), [(smooth, "se"), (cliff, "matern"), (crease, "matern")])
+def test_the_kernel_is_the_one_that_predicts_rollouts_left_out_better(function, kernel, size):
+    returns = noisy(function, size)
+    some = fit(size, 160, 160, returns=returns)
+    assert some.start.kernel == some.process.hyperparameters.kernel.name == kernel
+    # A setting for the axes leaves the paper's kernel.
+    assert fit(size, 160, 160, returns=returns, gp_axes="own").start.kernel == "se"
+
+
+def test_the_kernel_is_kept_until_the_rollouts_have_grown_and_then_chosen_anew():
+    rough, even = noisy(cliff, 1), noisy(smooth, 1)
+    start = fit(1, 160, 160, returns=rough).start
+    assert (start.kernel, start.chosen, start.held_out) == ("matern", 160, None)
+    for chosen, kernel in ((int(160 / surface.CHOICE_GROWTH) + 1, "matern"), (int(160 / surface.CHOICE_GROWTH), "se")):
+        later = fit(1, 160, 160, returns=even, start=start._replace(found=1, chosen=chosen))
+        assert (later.start.kernel, later.process.hyperparameters.kernel.name) == (kernel, kernel)
+
+
+@pytest.mark.parametrize("kind", ["turned", "few"])
+def test_axes_found_again_keep_the_kernel(kind):
+    returns = noisy(crease, D)
+    start = fit(D, 160, 160, returns=returns, gp_axes=kind).start
+    start = surface._with_kernel(start, "matern")._replace(found=1, chosen=160)
+    later = fit(D, 160, 160, returns=returns, start=start)
+    assert (later.start.kind, later.start.kernel, later.start.found) == (kind, "matern", 160)
+    assert surface.explained(later) > 0.7
+
+
+def test_success_or_failure_has_a_squared_exponential():
+    """Whatever the kernel was before."""
+    returns = (noisy(cliff, 1) > 0.0).astype(float)
+    start = fit(1, 160, 160, returns=noisy(cliff, 1)).start
+    for before in (Start(), start, start._replace(found=1, chosen=1)):
+        some = fit(1, 160, 160, returns=returns, start=before)
+        assert some.binary
+        assert some.start.kernel == some.process.hyperparameters.kernel.name == "se"
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 9])
+def test_few_rollouts_have_a_squared_exponential(n):
+    assert fit(1, n, 16, returns=np.arange(n) % 3.0).start.kernel == "se"
 
 
 # ---------------------------------------------------------------- what it explains

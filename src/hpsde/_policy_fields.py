@@ -58,6 +58,7 @@ GATES = {
         "gate_axes": Field("E Z"),
         "gate_cautious": Field("", TRUTH_VALUES),
         "gate_binary": Field("", TRUTH_VALUES),
+        "gate_matern": Field("", TRUTH_VALUES),
         "gate_scores": Field("P"),
         "gate_warp_returns": Field("K"),
         "gate_warp_scores": Field("K"),
@@ -74,6 +75,7 @@ NEW_IN_VERSION = {
     2: ("units_parameter_axes", "features_trend", "gate_axes", "gate_cautious"),
     3: ("option_numbers", "gate_binary"),
     4: ("option_tried",),
+    5: ("gate_matern",),
 }
 VERSION = max(NEW_IN_VERSION)
 

@@ -29,6 +29,7 @@ BIRTH = 0.5  # the same, where one of the two is an option and the other would b
 REDUNDANT = 0.75  # of the contexts in which a candidate is good: where so many show no valley to another, it is none
 NEIGHBOURS = 5  # nearest candidates that each is compared with
 MOST_COUNTS = 400.0  # that samples of a model may weigh
+COMPONENTS, OPTIONS = 24, 10  # that the mixture starts with, and that shares are of, at least
 SAME = 0.3  # kernel lengths: nearer places have no valley between them
 
 
@@ -110,7 +111,7 @@ def discover(
     """The solutions. `anchors`: contexts [A, S] and their features [A, F]."""
     features = fit_features(given.features)
     samples = make_samples(given.parameters, given.features, given.counts, features, view)
-    components = max(24, 2 * max_options)
+    components = max(COMPONENTS, 2 * max_options)
     fitted, warm = _fit_mixture(rng, given, samples, view, last, fresh, components, max_options)
     contexts, phi = anchors
     new = whole_components(fitted, model, given, features)
@@ -146,7 +147,7 @@ def _fit_mixture(
     max_options: int,
 ) -> tuple[policy_mixture.Fit, bool]:
     """The mixture with the highest bound, the one from the last options being preferred; and whether it is that one."""
-    least = LEAST / max(10, max_options)
+    least = LEAST / max(OPTIONS, max_options)
     neighbours = policy_mixture.nearest_neighbours(given.coordinates)
 
     def start(known: np.ndarray | None) -> policy_mixture.Fit:
@@ -298,7 +299,8 @@ def _number(
         mine = [o for k, o in enumerate(old) if labels[C + k] == g]
         if mine:
             distance = [np.mean(np.linalg.norm(curves[C + list(old).index(o)] - curves[g], axis=-1)) for o in mine]
-            slot_of[g] = int(mine[int(np.argmin(distance))])
+            # The nearest, but not one that was missed before: of two doubles it is the same that goes.
+            slot_of[g] = int(mine[int(np.lexsort((distance, missed[mine]))[0])])
     # An option without a valley to another is that one's double; but a valley may be missed for once.
     doubles = [o for k, o in enumerate(old) if labels[C + k] >= 0 and o not in slot_of.values()]
     absent = np.isin(np.arange(max_options), doubles) & ~missed
@@ -352,12 +354,14 @@ def _with_old(
     return posterior._replace(**{name: jnp.asarray(each) for name, each in changed.items()}), slots
 
 
-def assign(found: Found, parameters: np.ndarray, phi: np.ndarray, max_options: int) -> np.ndarray:
-    """p(o | s_i, xi_i) [O, N] of rollouts, by the components of every option; the background has no say."""
+def assign(found: Found, parameters: np.ndarray, phi: np.ndarray, without: np.ndarray) -> np.ndarray:
+    """p(o | s_i, xi_i) [O, N] of rollouts, by the components of every option but those `without` [O]; the background
+    has no say.
+    """
     samples = make_samples(parameters, phi, np.ones(len(phi)), found.features, found.view)
-    r = np.asarray(policy_mixture.responsibilities(found.posterior, samples))
-    belongs = found.slots[None, :] == np.arange(max_options)[:, None]
-    return belongs @ r
+    belongs = (found.slots[None, :] == np.arange(len(without))[:, None]) & ~without[:, None]
+    posterior = found.posterior._replace(active=jnp.asarray(belongs.any(axis=0)))
+    return belongs @ np.asarray(policy_mixture.responsibilities(posterior, samples))
 
 
 def component_policies(found: Found, max_options: int) -> LinearGaussian:

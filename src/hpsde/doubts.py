@@ -48,7 +48,7 @@ class Signs(NamedTuple):
 
 EXPLAINED = 0.1
 UNEXPLORED = 0.2
-WIDTH = 1.5
+WIDTH = 2.5
 SETTLED = 3
 OUTSIDE = 0.1
 

@@ -22,6 +22,7 @@ from hpsde._shapes import Array, Float
 
 FEATURE_RIDGE = 1e-3
 NEWTON_STEPS = 30
+LENGTHS = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 0.001, 0.0)  # of a Newton step on trial
 BISECTION_STEPS = 40
 ROUNDING = 1e-12  # returns that differ by less than this share of their size are equal
 LOG_TEMPERATURE_RANGE = (-30.0, 14.0)  # relative to the spread of the returns, which one crash can blow up
@@ -73,7 +74,7 @@ def match_features(
     if features.shape[1] == 0:
         return jax.nn.log_softmax(log_tilted), start
     identity = jnp.eye(features.shape[1])
-    lengths = jnp.array([1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 0.001, 0.0])
+    lengths = jnp.array(LENGTHS)
 
     def objective(u: Array) -> Array:
         return logsumexp(log_tilted - features @ u) + 0.5 * FEATURE_RIDGE * jnp.sum(u**2)

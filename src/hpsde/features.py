@@ -12,6 +12,7 @@ import numpy as np
 
 from hpsde.errors import InputError, UnknownNameError
 
+COUNTS = (10, 16, 27)  # squared exponentials for contexts of one, two, and three or more numbers
 FEATURE_NAMES = ("linear", "squared-exponential")
 LOW = 1.0 / 30.0  # so that the ridge weighs bumps 900 times as much as the line
 
@@ -105,7 +106,7 @@ def make_features(
 
 def default_count(context_size: int) -> int:
     """Squared exponentials for a context of this size: 10 on a line, a few tens in space."""
-    return (10, 16, 27)[min(context_size, 3) - 1]
+    return COUNTS[min(context_size, len(COUNTS)) - 1]
 
 
 def spread_points(points: np.ndarray, count: int) -> np.ndarray:

@@ -4,7 +4,7 @@
     gp = condition(hyperparameters, z, y, mask, mean)
     moments = option_moments(gp, mean_parameters, covariance, contexts)
 
-The parts live in gp_model (posterior, prediction), gp_moments, gp_likelihood and gp_fit (hyper-parameters),
+The parts live in gp_kernel, gp_model (posterior, prediction), gp_moments, gp_likelihood and gp_fit (hyper-parameters),
 and gp_lapack (likelihood and posterior on a CPU, without compilation).
 """
 
@@ -29,16 +29,28 @@ from hpsde.gp_fit import (
 )
 from hpsde.gp_lapack import condition_by_lapack, log_evidence_by_lapack
 from hpsde.gp_likelihood import log_evidence as _log_evidence
-from hpsde.gp_model import GP, Hyperparameters, centred, condition, predict, predict_mean
-from hpsde.gp_moments import OptionMoments, option_moments
+from hpsde.gp_model import (
+    GP,
+    KERNELS,
+    Hyperparameters,
+    MaternHyperparameters,
+    centred,
+    condition,
+    predict,
+    predict_mean,
+    with_kernel,
+)
+from hpsde.gp_moments import OptionMoments, mean_under, option_moments
 
 __all__ = [
     "DEFAULT_BOUNDS",
     "GP",
+    "KERNELS",
     "WEAK_PRIOR",
     "Bounds",
     "FitInfo",
     "Hyperparameters",
+    "MaternHyperparameters",
     "OptionMoments",
     "Prior",
     "choose_points",
@@ -47,12 +59,14 @@ __all__ = [
     "fit_hyperparameters",
     "fitting_subset",
     "log_evidence",
+    "mean_under",
     "option_moments",
     "posterior",
     "predict",
     "predict_mean",
     "spread_subset",
     "with_inverse",
+    "with_kernel",
 ]
 
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hpsde._shapes import Array, Float
+from hpsde.gp_kernel import slope as kernel_slope
 from hpsde.gp_model import GP, Hyperparameters, squared_distances
 
 LENGTHS = (0.05, 20.0)
@@ -21,10 +22,14 @@ LENGTHS = (0.05, 20.0)
 
 @jax.jit
 def mean_gradients(process: GP) -> Float[Array, "N Z"]:
-    """Gradient of the mean at every point of the process: g_i = sum_j k_ij beta_j (z_j - z_i) / length^2."""
+    """Gradient of the mean at every point of the process: g_i = sum_j k_ij beta_j (z_j - z_i) / length^2.
+
+    k_ij is the kernel's slope (gp_kernel.py), for the squared exponential the kernel itself.
+    """
     lengths = jnp.exp(process.hyperparameters.log_lengths)[None, :]
     scaled = process.z / lengths
-    k = jnp.exp(2.0 * process.hyperparameters.log_signal - 0.5 * squared_distances(scaled, scaled))
+    known = process.hyperparameters
+    k = kernel_slope(known.kernel, squared_distances(scaled, scaled), 2.0 * known.log_signal)
     pull = k * process.beta[None, :]
     gradients = (pull @ process.z - jnp.sum(pull, axis=1)[:, None] * process.z) / lengths**2
     return jnp.where(process.mask[:, None], gradients, 0.0)
@@ -44,5 +49,5 @@ def turned_axes(process: GP, axes: Float[np.ndarray, "Z Z"]) -> tuple[Float[np.n
     log_signal = process.hyperparameters.log_signal
     slope = np.sqrt(np.maximum(energy, 0.0)) * deviation / np.exp(float(log_signal))
     lengths = np.clip(0.5 / np.maximum(slope, 1e-12), *LENGTHS)
-    start = Hyperparameters(jnp.log(jnp.asarray(lengths)), log_signal, process.hyperparameters.log_noise)
+    start = process.hyperparameters._replace(log_lengths=jnp.log(jnp.asarray(lengths)))
     return (directions / deviation).T @ axes, start

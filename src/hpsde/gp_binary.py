@@ -7,7 +7,7 @@ At the mode of p(f | y), found by Newton steps, the posterior is that of a regre
 1 / (p_i (1 - p_i)) at point i and targets f_i + (y_i - p_i) / (p_i (1 - p_i)). So the process has the form of all
 others here, with beta = y - p and K_inverse = (K + W^-1)^-1, and everything that asks a process for f can ask it. f is
 the logarithm of the odds: on a plateau where every rollout succeeds it stays smooth, where a regression on 0 and 1
-ripples.
+ripples. Its kernel is fitted as a squared exponential.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def condition_binary(
     padded_z, beta, K_inverse = np.zeros((N, points.shape[1])), np.zeros(N), np.zeros((N, N))
     padded_z[rows], beta[rows], K_inverse[np.ix_(rows, rows)] = points, y - mode.p, mode.R
     fields = (padded_z, np.asarray(mask, dtype=bool), beta, K_inverse, np.asarray(float(mean)), centre)
-    given = Hyperparameters(*(jnp.asarray(np.asarray(part, dtype=float)) for part in hyperparameters))
+    given = type(hyperparameters)(*(jnp.asarray(np.asarray(part, dtype=float)) for part in hyperparameters))
     return GP(given, *(jnp.asarray(field) for field in fields))
 
 

@@ -16,9 +16,10 @@ from scipy.optimize import OptimizeResult, minimize
 from hpsde._precision import double_precision
 from hpsde._shapes import Array
 from hpsde.errors import InputError, UnknownNameError
+from hpsde.gp_kernel import KINDS
 from hpsde.gp_lapack import lapack_likelihood
 from hpsde.gp_likelihood import ValueAndGradient, jax_likelihood
-from hpsde.gp_model import Hyperparameters
+from hpsde.gp_model import KERNELS, Hyperparameters
 
 _BACKENDS = {"lapack": lapack_likelihood, "jax": jax_likelihood}
 _GOLDEN_RATIO = 0.5 * (5.0**0.5 - 1.0)
@@ -212,6 +213,7 @@ def fit_hyperparameters(
     iterations: int = 100,
     tolerance: float = 1e-8,
     backend: str | None = None,
+    kernel: str | None = None,
 ) -> tuple[Hyperparameters, FitInfo]:
     """Hyper-parameters that maximise log p(y) plus the log prior, by L-BFGS-B with the analytic gradient.
 
@@ -222,6 +224,7 @@ def fit_hyperparameters(
     order of arrival, are thinned by `fitting_subset`.
     tolerance: stop when a step gains less than this share of the objective.
     backend: "lapack", "jax", or None for LAPACK where JAX's default device is the CPU and JAX elsewhere.
+    kernel: "se" or "matern"; default: that of the start, or the squared exponential.
     """
     points, returns = _checked(z, y, mask)
     if fit_points < 1:
@@ -231,7 +234,10 @@ def fit_hyperparameters(
     backend = backend or ("lapack" if jax.default_backend() == "cpu" else "jax")
     if backend not in _BACKENDS:
         raise UnknownNameError("backend", backend, _BACKENDS)
-    likelihood = _BACKENDS[backend](points - np.mean(points, axis=0), residual)
+    kernel = kernel or ("se" if start is None else start.kernel.name)
+    if kernel not in KERNELS:
+        raise UnknownNameError("kernel", kernel, KERNELS)
+    likelihood = _BACKENDS[backend](points - np.mean(points, axis=0), residual, KINDS[kernel])
 
     Z = points.shape[1]
     spread = _log_spreads(points, residual, isotropic)
@@ -251,4 +257,4 @@ def fit_hyperparameters(
     objective = -float(best.fun)
     info = FitInfo(objective + penalty, objective, evaluations, bool(best.success), len(points))
     theta = jnp.asarray(best.theta)
-    return Hyperparameters(theta[:-2], theta[-2], theta[-1]), info
+    return KERNELS[kernel](theta[:-2], theta[-2], theta[-1]), info

@@ -15,6 +15,7 @@ import numpy as np
 from scipy.linalg import blas, lapack
 
 from hpsde._precision import double_precision
+from hpsde.gp_kernel import SQUARED_EXPONENTIAL, Kernel
 from hpsde.gp_likelihood import ValueAndGradient
 from hpsde.gp_model import GP, JITTER, Hyperparameters
 
@@ -41,12 +42,54 @@ def _fill_kernel(kernel: np.ndarray, scaled: np.ndarray, log_signal: float, bloc
     np.fill_diagonal(kernel, math.exp(2.0 * log_signal))
 
 
+def _fill_sum(
+    values: np.ndarray,
+    slopes: np.ndarray | None,
+    scaled: np.ndarray,
+    log_signal: float,
+    kernel: Kernel,
+    block: int = _BLOCK,
+) -> None:
+    """K_f of a sum of squared exponentials, and its slope, into lower triangles, of scaled points; see gp_kernel."""
+    signal_variance = math.exp(2.0 * log_signal)
+    for rows, columns in _blocks(len(scaled), block):
+        part = values[rows, columns]
+        slope = None if slopes is None else slopes[rows, columns]
+        exponent, term = np.empty_like(part), np.empty_like(part)
+        _fill_exponents(exponent, scaled[rows], scaled[columns])
+        for number, (tau, w) in enumerate(kernel.parts):
+            np.multiply(exponent, 1.0 / tau, out=term)
+            np.exp(term, out=term)
+            term *= signal_variance * w
+            _add(part, term, number == 0)
+            if slope is not None:
+                term *= 1.0 / tau
+                _add(slope, term, number == 0)
+    np.fill_diagonal(values, signal_variance)
+    if slopes is not None:
+        np.fill_diagonal(slopes, signal_variance * kernel.curvature)
+
+
+def _fill_exponents(out: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
+    """-1/2 |a_i - b_j|^2 of scaled points."""
+    np.matmul(a, b.T, out=out)
+    out -= 0.5 * np.sum(a**2, axis=1)[:, None]
+    out -= 0.5 * np.sum(b**2, axis=1)[None]
+
+
+def _add(total: np.ndarray, term: np.ndarray, first: bool) -> None:
+    if first:
+        total[:] = term
+    else:
+        total += term
+
+
 class _Evidence:
     """log p(y) of n points in two n x n arrays of its own, and M [1, x] for any x [n, q]; see gp_likelihood."""
 
-    def __init__(self, residual: np.ndarray, block: int):
+    def __init__(self, residual: np.ndarray, block: int, kind: Kernel = SQUARED_EXPONENTIAL):
         n = len(residual)
-        self.residual, self.block = residual, block
+        self.residual, self.block, self.kind = residual, block, kind
         self.kernel, self.work = np.empty((n, n)), np.empty((n, n))
         self.diagonal = np.einsum("ii->i", self.work)
         self.blocks = _blocks(n, block)
@@ -57,9 +100,12 @@ class _Evidence:
         """log p(y), M [1, x], and the gradient for log signal and log noise; None where K has no factor."""
         kernel, work, residual = self.kernel, self.work, self.residual
         jitter, noise_variance = JITTER * math.exp(2.0 * log_signal), math.exp(2.0 * log_noise)
-        _fill_kernel(kernel, scaled, log_signal, self.block)
-        for part in self.blocks:
-            work[part] = kernel[part]
+        if self.kind.is_sum:  # `kernel` then holds the slope, by which M goes
+            _fill_sum(work, kernel, scaled, log_signal, self.kind, self.block)
+        else:
+            _fill_kernel(kernel, scaled, log_signal, self.block)
+            for part in self.blocks:
+                work[part] = kernel[part]
         self.diagonal[:] += noise_variance + jitter
         # The transposed view is in Fortran's order, its upper triangle our lower one: LAPACK works in place.
         factor, failed = lapack.dpotrf(work.T, lower=0, clean=0, overwrite_a=1)
@@ -76,12 +122,18 @@ class _Evidence:
         ones_and_x = np.concatenate([np.ones((len(residual), 1)), x], axis=1)
         product = beta[:, None] * blas.dsymm(1.0, kernel.T, beta[:, None] * ones_and_x, lower=0)
         product -= blas.dsymm(1.0, work.T, ones_and_x, lower=0)
-        return float(value), product, np.array([np.sum(product[:, 0]) + jitter * trace, noise_variance * trace])
+        if self.kind.is_sum:  # sum_ij (beta beta' - K^-1)_ij K_ij = r' beta - n, and K less the noise is K_f
+            signal = residual @ beta - len(residual) - noise_variance * trace
+        else:
+            signal = np.sum(product[:, 0]) + jitter * trace
+        return float(value), product, np.array([signal, noise_variance * trace])
 
 
-def lapack_likelihood(z: np.ndarray, residual: np.ndarray, block: int = _BLOCK) -> ValueAndGradient:
+def lapack_likelihood(
+    z: np.ndarray, residual: np.ndarray, kernel: Kernel = SQUARED_EXPONENTIAL, block: int = _BLOCK
+) -> ValueAndGradient:
     """The likelihood of data z [n, Z], residual [n], as a function of theta, in two n x n arrays."""
-    evidence = _Evidence(residual, block)
+    evidence = _Evidence(residual, block, kernel)
 
     def value_and_gradient(theta: np.ndarray) -> tuple[float, np.ndarray]:
         scaled = z * np.exp(-theta[:-2])
@@ -98,7 +150,10 @@ def lapack_likelihood(z: np.ndarray, residual: np.ndarray, block: int = _BLOCK) 
 def projected_likelihood(
     z: np.ndarray, residual: np.ndarray, block: int = _BLOCK
 ) -> Callable[[np.ndarray, float, float], tuple[float, tuple[np.ndarray, np.ndarray]]]:
-    """The likelihood as a function of W [K, Z], log signal and log noise, with its gradient; see gp_directions."""
+    """The likelihood as a function of W [K, Z], log signal and log noise, with its gradient; see gp_directions.
+
+    The kernel is the squared exponential.
+    """
     evidence = _Evidence(residual, block)
 
     def value_and_gradient(
@@ -113,20 +168,29 @@ def projected_likelihood(
     return value_and_gradient
 
 
+def _noise_free_triangle(hyperparameters: Hyperparameters, points: np.ndarray) -> np.ndarray:
+    """The lower triangle of K_f at points [n, Z]."""
+    log_lengths, log_signal, _ = (np.asarray(part, dtype=float) for part in hyperparameters)
+    K, scaled = np.empty((len(points), len(points))), points * np.exp(-log_lengths)
+    if hyperparameters.kernel.is_sum:
+        _fill_sum(K, None, scaled, float(log_signal), hyperparameters.kernel)
+    else:
+        _fill_kernel(K, scaled, float(log_signal))
+    return K
+
+
 def _covariance(hyperparameters: Hyperparameters, points: np.ndarray) -> np.ndarray:
     """The lower triangle of K at points [n, Z]."""
-    log_lengths, log_signal, log_noise = (np.asarray(part, dtype=float) for part in hyperparameters)
-    K = np.empty((len(points), len(points)))
-    _fill_kernel(K, points * np.exp(-log_lengths), float(log_signal))
+    _, log_signal, log_noise = (np.asarray(part, dtype=float) for part in hyperparameters)
+    K = _noise_free_triangle(hyperparameters, points)
     np.einsum("ii->i", K)[:] += np.exp(2.0 * log_noise) + JITTER * np.exp(2.0 * log_signal)
     return K
 
 
 def noise_free_covariance(hyperparameters: Hyperparameters, points: np.ndarray) -> np.ndarray:
     """K_f, whole, at points [n, Z], with the jitter."""
-    log_lengths, log_signal, _ = (np.asarray(part, dtype=float) for part in hyperparameters)
-    K = np.empty((len(points), len(points)))
-    _fill_kernel(K, points * np.exp(-log_lengths), float(log_signal))
+    log_signal = np.asarray(hyperparameters.log_signal, dtype=float)
+    K = _noise_free_triangle(hyperparameters, points)
     K = np.tril(K) + np.tril(K, -1).T
     np.einsum("ii->i", K)[:] += JITTER * np.exp(2.0 * log_signal)
     return K
@@ -176,6 +240,6 @@ def condition_by_lapack(
 
     padded_z, beta, K_inverse = np.zeros((N, points.shape[1])), np.zeros(N), np.zeros((N, N))
     padded_z[rows], beta[rows], K_inverse[np.ix_(rows, rows)] = points, weights, K
-    given = Hyperparameters(*(jnp.asarray(np.asarray(part, dtype=float)) for part in hyperparameters))
+    given = type(hyperparameters)(*(jnp.asarray(np.asarray(part, dtype=float)) for part in hyperparameters))
     fields = (padded_z, mask, beta, K_inverse, np.asarray(float(mean)), centre)
     return GP(given, *(jnp.asarray(field) for field in fields))

@@ -3,7 +3,8 @@
     log p(y) = -1/2 r' beta - 1/2 log |K| - N/2 log 2 pi,    r = y - mean,  beta = K^-1 r
     d log p / d theta = 1/2 sum_ij (beta beta' - K^-1)_ij dK_ij / d theta
 
-For a log length, dK_ij = K_f,ij (z_id - z_jd)^2 / length_d^2. With M = (beta beta' - K^-1) o K_f,
+For a log length, dK_ij = K_s,ij (z_id - z_jd)^2 / length_d^2, where K_s is the kernel's slope (gp_kernel.py), for the
+squared exponential K_f itself. With M = (beta beta' - K^-1) o K_s,
 
     sum_ij M_ij (z_id - z_jd)^2 = 2 (sum_i (M 1)_i z_id^2 - z_d' M z_d),
 
@@ -22,7 +23,15 @@ from jax.scipy.linalg import cho_solve
 
 from hpsde._padding import pad_rows, padded_size
 from hpsde._shapes import Array, Bool, Float
-from hpsde.gp_model import JITTER, Hyperparameters, inverse_from_cholesky, masked_covariance
+from hpsde.gp_kernel import SQUARED_EXPONENTIAL, Kernel, slope
+from hpsde.gp_model import (
+    JITTER,
+    KERNELS,
+    Hyperparameters,
+    inverse_from_cholesky,
+    masked_covariance,
+    squared_distances,
+)
 
 # theta = [log lengths, log signal, log noise] -> (log likelihood, its gradient); (-inf, zeros) where K has no
 # Cholesky factor.
@@ -61,24 +70,31 @@ def log_likelihood(
     K_inverse = inverse_from_cholesky(L)
     value, beta = _log_evidence(L, residual, mask)
 
-    M = (beta[:, None] * beta[None, :] - K_inverse) * K_f
     scaled = z / jnp.exp(hyperparameters.log_lengths)[None, :]
-    row_sums = jnp.sum(M, axis=1)
+    G = beta[:, None] * beta[None, :] - K_inverse
+    if hyperparameters.kernel.is_sum:
+        k_s = slope(hyperparameters.kernel, squared_distances(scaled, scaled), 2.0 * hyperparameters.log_signal)
+        M = jnp.where(mask[:, None] & mask[None, :], G * k_s, 0.0)
+        row_sums, of_signal = jnp.sum(M, axis=1), jnp.sum(G * K_f)
+    else:
+        M = G * K_f
+        row_sums = jnp.sum(M, axis=1)
+        of_signal = jnp.sum(row_sums)
     lengths = row_sums @ scaled**2 - jnp.sum(scaled * (M @ scaled), axis=0)
     trace = jnp.sum(jnp.where(mask, beta**2 - jnp.diagonal(K_inverse), 0.0))
-    signal = jnp.sum(row_sums) + JITTER * jnp.exp(2.0 * hyperparameters.log_signal) * trace
+    signal = of_signal + JITTER * jnp.exp(2.0 * hyperparameters.log_signal) * trace
     noise = jnp.exp(2.0 * hyperparameters.log_noise) * trace
     return value, Hyperparameters(lengths, signal, noise)
 
 
-def jax_likelihood(z: np.ndarray, residual: np.ndarray) -> ValueAndGradient:
+def jax_likelihood(z: np.ndarray, residual: np.ndarray, kernel: Kernel = SQUARED_EXPONENTIAL) -> ValueAndGradient:
     """The likelihood of data z [n, Z], residual [n] on JAX's default device, padded to one of few sizes."""
     n, size = len(z), padded_size(len(z))
     points, values = jnp.asarray(pad_rows(z, size)), jnp.asarray(pad_rows(residual, size))
     mask = jnp.arange(size) < n
 
     def value_and_gradient(theta: np.ndarray) -> tuple[float, np.ndarray]:
-        at = Hyperparameters(jnp.asarray(theta[:-2]), jnp.asarray(theta[-2]), jnp.asarray(theta[-1]))
+        at = KERNELS[kernel.name](jnp.asarray(theta[:-2]), jnp.asarray(theta[-2]), jnp.asarray(theta[-1]))
         value, gradient = jax.device_get(log_likelihood(at, points, values, mask))
         vector = np.concatenate([gradient.log_lengths, [gradient.log_signal, gradient.log_noise]])
         if not (np.isfinite(value) and np.all(np.isfinite(vector))):

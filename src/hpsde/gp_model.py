@@ -2,6 +2,8 @@
 
     R = m + f(z) + noise,    f ~ GP(0, k),    k(z, z') = signal^2 exp(-1/2 sum_d (z_d - z'_d)^2 / length_d^2)
 
+or a sum of such kernels, for Matérn's (gp_kernel.py).
+
 Rows that a mask leaves out are rows of the identity in K with residual 0, so they change nothing.
 """
 
@@ -14,6 +16,8 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve
 
 from hpsde._shapes import Array, Bool, Float
+from hpsde.errors import UnknownNameError
+from hpsde.gp_kernel import MATERN, SQUARED_EXPONENTIAL, Kernel, correlation
 
 # Added to the diagonal of K as a share of signal^2: the noise is never less than a thousandth of the signal.
 # So K has a Cholesky factor wherever the points lie, and variances by way of K^-1 are good to 1e-7 signal^2.
@@ -21,11 +25,42 @@ JITTER = 1e-6
 
 
 class Hyperparameters(NamedTuple):
-    """Logarithms of the kernel's lengths and of the standard deviations of signal and noise."""
+    """Logarithms of the kernel's lengths and of the standard deviations of signal and noise.
+
+    The kernel is the squared exponential; of other kernels there are classes of their own. Compiled functions tell
+    classes apart, as they do shapes.
+    """
 
     log_lengths: Float[Array, " Z"]
     log_signal: Float[Array, ""]
     log_noise: Float[Array, ""]
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel that they are of."""
+        return SQUARED_EXPONENTIAL
+
+
+class MaternHyperparameters(Hyperparameters):
+    """Hyper-parameters of the Matérn kernel."""
+
+    __slots__ = ()
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel that they are of."""
+        return MATERN
+
+
+KERNELS: dict[str, type[Hyperparameters]] = {"se": Hyperparameters, "matern": MaternHyperparameters}
+
+
+def with_kernel(hyperparameters: Hyperparameters, kernel: str) -> Hyperparameters:
+    """The same lengths, signal and noise for the kernel of that name."""
+    if kernel not in KERNELS:
+        raise UnknownNameError("kernel", kernel, KERNELS)
+    same = hyperparameters.kernel.name == kernel
+    return hyperparameters if same else KERNELS[kernel](*hyperparameters)
 
 
 class GP(NamedTuple):
@@ -69,7 +104,8 @@ def masked_covariance(
     signal_variance = jnp.exp(2.0 * hyperparameters.log_signal)
     scaled = z / jnp.exp(hyperparameters.log_lengths)[None, :]
     both = mask[:, None] & mask[None, :]
-    K_f = jnp.where(both, signal_variance * jnp.exp(-0.5 * squared_distances(scaled, scaled)), 0.0)
+    k = correlation(hyperparameters.kernel, squared_distances(scaled, scaled))
+    K_f = jnp.where(both, signal_variance * k, 0.0)
     diagonal = jnp.where(mask, jnp.exp(2.0 * hyperparameters.log_noise) + JITTER * signal_variance, 1.0)
     return K_f, K_f + jnp.diag(diagonal)
 
@@ -137,7 +173,7 @@ def predict(gp: GP, z_new: Float[Array, "C Z"]) -> tuple[Float[Array, " C"], Flo
     lengths = jnp.exp(gp.hyperparameters.log_lengths)[None, :]
     signal_variance = jnp.exp(2.0 * gp.hyperparameters.log_signal)
     distances = squared_distances((z_new - gp.centre[None, :]) / lengths, gp.z / lengths)
-    k = signal_variance * jnp.exp(-0.5 * distances)
+    k = signal_variance * correlation(gp.hyperparameters.kernel, distances)
     variance = signal_variance - jnp.sum((k @ gp.K_inverse) * k, axis=1)
     return gp.mean + k @ gp.beta, jnp.maximum(variance, 0.0)
 
@@ -146,4 +182,5 @@ def predict_mean(gp: GP, z_new: Float[Array, "C Z"]) -> Float[Array, " C"]:
     """The mean alone, m + k' beta, without K^-1; of processes in single precision, too."""
     lengths = jnp.exp(gp.hyperparameters.log_lengths)[None, :]
     distances = squared_distances((z_new - gp.centre[None, :]) / lengths, gp.z / lengths)
-    return gp.mean + jnp.exp(2.0 * gp.hyperparameters.log_signal - 0.5 * distances) @ gp.beta
+    k = correlation(gp.hyperparameters.kernel, distances, 2.0 * gp.hyperparameters.log_signal)
+    return gp.mean + k @ gp.beta

@@ -9,18 +9,29 @@ of Sigma_o, with eigenvalues e_d >= 0 (e_d = 0 for the contexts), and v_i = z_i 
     g_i  = signal^2 exp(-1/2 sum_d v_id^2 / (1 + 2 e_d))
     E_ij = exp(-1/2 sum_d (z_id - z_jd)^2 e_d / (1 + 2 e_d))
 
-The context enters g alone, so that one N x N matrix per option serves all contexts. No exponent is positive:
+Of a sum of squared exponentials (gp_kernel.py), q is the sum of w_j q_j with e_d / tau_j, and Q the sum over pairs of
+its parts of w_j w_k Q_jk. With s = tau_j and t = tau_k the product of two parts is a Gaussian in xi again, and
+
+    Q_jk = prod_d (1 + e_d (s + t) / (s t))^-1/2 g_i g'_l E_il
+    g_i  = signal^2 exp(-1/2 sum_d v_id^2 / (s + e_d (s + t) / t)),    g'_l the same with s and t exchanged
+    E_il = exp(-1/2 sum_d (z_id - z_ld)^2 e_d / (s t + e_d (s + t))).
+
+The context enters g alone, so that one N x N matrix per option and pair serves all contexts. No exponent is positive:
 nothing overflows, whatever the covariance, and what underflows is nothing.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import functools
+import operator
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from hpsde._shapes import Array, Bool, Float
+from hpsde.gp_kernel import scaled
 from hpsde.gp_model import GP, squared_distances
 
 
@@ -58,32 +69,64 @@ def _turn(
     return _Turned(jnp.maximum(e, 0.0), z[:, :D] @ U, query[:, :D] @ U, context_distances)
 
 
-def _kernel_expectation(turned: _Turned, widening: Float[Array, " D"]) -> Float[Array, "C N"]:
-    """exp(-1/2 sum_d v_id^2 / widening_d), the contexts' part unwidened."""
+def _kernel_expectation(turned: _Turned, tau: float, widening: Float[Array, " D"]) -> Float[Array, "C N"]:
+    """exp(-1/2 sum_d v_id^2 / widening_d), the contexts' part with their widening tau."""
     root = jnp.sqrt(widening)[None, :]
     distances = squared_distances(turned.mu / root, turned.x / root)
-    return jnp.exp(-0.5 * (distances + turned.context_distances))
+    return jnp.exp(-0.5 * (distances + scaled(1.0 / tau, turned.context_distances)))
+
+
+def _total(parts: Iterable[Any]) -> Any:
+    return functools.reduce(operator.add, parts)
+
+
+def _expectations(gp: GP, turned: _Turned) -> Float[Array, "C N"]:
+    """q = sum_j w_j q_j."""
+    signal_variance = jnp.exp(2.0 * gp.hyperparameters.log_signal)
+
+    def expectation(tau: float, w: float) -> Array:
+        height = scaled(w, signal_variance) * jnp.prod(1.0 + scaled(1.0 / tau, turned.e)) ** -0.5
+        return height * _kernel_expectation(turned, tau, tau + turned.e)
+
+    return _total(expectation(*part) for part in gp.hyperparameters.kernel.parts)
+
+
+def mean_under(gp: GP, means: Float[Array, "C D"], covariance: Float[Array, "D D"]) -> Float[Array, " C"]:
+    """E[f] where the points are N(means, covariance): m + q' beta, without K^-1; in single precision, too."""
+    turned = _turn(gp, means, covariance, jnp.zeros((means.shape[0], 0), means.dtype))
+    return gp.mean + _expectations(gp, turned) @ gp.beta
 
 
 def _moments_of_option(
     gp: GP, means: Float[Array, "C D"], covariance: Float[Array, "D D"], contexts: Float[Array, "C S"]
 ) -> tuple[Float[Array, " C"], Float[Array, " C"], Float[Array, " C"]]:
     turned = _turn(gp, means, covariance, contexts)
-    e = turned.e
+    e, parts = turned.e, gp.hyperparameters.kernel.parts
     signal_variance = jnp.exp(2.0 * gp.hyperparameters.log_signal)
-    determinant = jnp.prod(1.0 + 2.0 * e) ** -0.5
-    q = signal_variance * jnp.prod(1.0 + e) ** -0.5 * _kernel_expectation(turned, 1.0 + e)
-    g = signal_variance * _kernel_expectation(turned, 1.0 + 2.0 * e)
-    shrunk = turned.x * jnp.sqrt(e / (1.0 + 2.0 * e))[None, :]
-    E = jnp.exp(-0.5 * squared_distances(shrunk, shrunk))
-
-    # The select changes no value (K_inverse and beta are zero outside the mask); it keeps XLA on a CPU from
-    # drawing the exponential into the matrix product below, which is ten times slower.
     both = gp.mask[:, None] & gp.mask[None, :]
-    M = jnp.where(both, (gp.K_inverse - gp.beta[:, None] * gp.beta[None, :]) * E, 0.0)
+
+    def pair(s: float, t: float) -> Array:
+        """sum_il (K^-1 - beta beta')_il Q_jk,il."""
+        determinant = jnp.prod(1.0 + (s + t) / (s * t) * e) ** -0.5
+        g = signal_variance * _kernel_expectation(turned, s, s + (s + t) / t * e)
+        other = g if s == t else signal_variance * _kernel_expectation(turned, t, t + (s + t) / s * e)
+        shrunk = turned.x * jnp.sqrt(e / (s * t + (s + t) * e))[None, :]
+        E = jnp.exp(-0.5 * squared_distances(shrunk, shrunk))
+        # The select changes no value (K_inverse and beta are zero outside the mask); it keeps XLA on a CPU from
+        # drawing the exponential into the matrix product below, which is ten times slower.
+        M = jnp.where(both, (gp.K_inverse - gp.beta[:, None] * gp.beta[None, :]) * E, 0.0)
+        return determinant * jnp.sum((g @ M) * other, axis=1)
+
+    q = _expectations(gp, turned)
     q_beta = q @ gp.beta
-    variance = signal_variance - determinant * jnp.sum((g @ M) * g, axis=1) - q_beta**2
-    variance_of_mean = signal_variance * determinant - jnp.sum((q @ gp.K_inverse) * q, axis=1)
+    pairs = [
+        scaled(w * v * (1.0 if j == k else 2.0), pair(s, t))  # Q_kj is Q_jk transposed
+        for j, (s, w) in enumerate(parts)
+        for k, (t, v) in enumerate(parts[: j + 1])
+    ]
+    variance = signal_variance - _total(pairs) - q_beta**2
+    prior = signal_variance * _total(scaled(w, jnp.prod(1.0 + 2.0 / tau * e) ** -0.5) for tau, w in parts)
+    variance_of_mean = prior - jnp.sum((q @ gp.K_inverse) * q, axis=1)
     return gp.mean + q_beta, jnp.maximum(variance, 0.0), jnp.maximum(variance_of_mean, 0.0)
 
 
@@ -99,7 +142,7 @@ def option_moments(
 
     mean             = m + q' beta
     variance         = signal^2 - sum_ij (K^-1 - beta beta')_ij Q_ij - (q' beta)^2
-    variance_of_mean = signal^2 prod_d (1 + 2 e_d)^-1/2 - q' K^-1 q
+    variance_of_mean = signal^2 sum_j w_j prod_d (1 + 2 e_d / tau_j)^-1/2 - q' K^-1 q
 
     Options are taken one after the other, so that one N x N matrix is alive at a time. Options that `active`
     marks false cost nothing and get the prior's moments. Inside a compiled caller that leaves one of the

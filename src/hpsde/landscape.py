@@ -34,6 +34,7 @@ STEPS = 50
 COOLING = 0.8  # of the steps; the others are at the last temperature
 COLDEST = 0.1  # in units of the T of f
 ACCEPTANCE, ADAPTATION = 0.3, 0.3  # share of moves to accept, and how fast their size follows it
+FIRST_MOVE = 0.6  # of the longest
 LONGEST = 0.5  # move, in kernel lengths: longer ones hop to the better solution and leave the lesser
 ACTIVE = 3.0  # deviations: along longer lengths nothing is to be found
 MARGIN = 0.1  # over which the density of the initial policy falls outside its bounds, in deviations
@@ -217,6 +218,6 @@ def _anneal(
         z = jnp.where(accepted[:, None], moved, z)
         return z, jnp.where(accepted, new, score), jnp.minimum(length, LONGEST)
 
-    begin = (start, gp.predict_mean(process, start @ axes.T), jnp.asarray(0.6 * LONGEST, start.dtype))
+    begin = (start, gp.predict_mean(process, start @ axes.T), jnp.asarray(FIRST_MOVE * LONGEST, start.dtype))
     z, score, _ = jax.lax.fori_loop(0, STEPS, step, begin)
     return z, score

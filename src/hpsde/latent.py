@@ -90,9 +90,17 @@ def conditioned(data: Data, surveyed: Landscape) -> tuple[gp.GP, np.ndarray]:
 
 
 def as_found(data: Data, found: Found, settings: Settings) -> Latent:
-    """The rollouts assigned to solutions that were found before."""
-    responsibilities = discovery.assign(found, data.parameters, data.features, settings.max_options)
-    responsibilities = _assigned(responsibilities, settings) * data.mask
+    """The rollouts assigned to solutions that were found before.
+
+    An option that has just been born shares the others' rollouts: it takes them away once it has been tried.
+    """
+
+    def assigned(without: np.ndarray) -> np.ndarray:
+        return _assigned(discovery.assign(found, data.parameters, data.features, without), settings) * data.mask
+
+    responsibilities = assigned(np.zeros_like(found.born))
+    if found.born.any() and np.any(found.kept & ~found.born):
+        responsibilities = np.where(found.born[:, None], responsibilities, assigned(found.born))
     return Latent(found.kept, responsibilities, found.bound, found.warm, found=found, new=False)
 
 

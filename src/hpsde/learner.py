@@ -86,8 +86,8 @@ class HPSDE(Learner):
         surveyed, frame = self._memory.landscape, self._frame
         key_count, key_rows, key_pool = jax.random.split(key, 3)
         gone = int(np.sum((self.rollouts.behaviour == 0) & ~self.rollouts.failed)) - self.initial_rollouts
-        left = int(self.settings.scouts * self.initial_rollouts) - gone
-        count = min(int(self.settings.scouts * len(rows) + float(jax.random.uniform(key_count))), left)
+        count = int(self.settings.scouts * len(rows) + float(jax.random.uniform(key_count)))
+        count = min(count, scouting.MOST - gone)
         # NaN: nothing is known of that.
         if surveyed is None or frame is None or count <= 0 or self.info.unexplored < scouting.UNSEEN:
             return none

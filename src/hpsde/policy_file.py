@@ -112,6 +112,7 @@ def _values(policy: HierarchicalPolicy) -> dict[str, Any]:
         "gate_axes": np.eye(process.z.shape[1]) if policy.gate.axes is None else policy.gate.axes,
         "gate_cautious": policy.gate.cautious,
         "gate_binary": policy.gate.binary,
+        "gate_matern": process.hyperparameters.kernel.name == "matern",
         "gate_scores": policy.gate.scores,
         "gate_warp_returns": warp.returns,
         "gate_warp_scores": warp.scores,
@@ -121,8 +122,8 @@ def _values(policy: HierarchicalPolicy) -> dict[str, Any]:
 def _unsaid(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """What earlier versions had no fields for.
 
-    Parameters were scaled alone, features without trend, no gate cautious, none of success or failure; nobody counted
-    options.
+    Parameters were scaled alone, features without trend, no gate cautious, none of success or failure, all kernels
+    squared exponentials; nobody counted options.
     """
     return {
         "option_numbers": np.zeros(len(arrays["kept"]), dtype=np.int64),
@@ -131,6 +132,7 @@ def _unsaid(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         "features_trend": np.zeros(len(arrays["units_context_scale"])),
         "gate_cautious": np.array(False),
         "gate_binary": np.array(False),
+        "gate_matern": np.array(False),
     }
 
 
@@ -169,7 +171,8 @@ def _gate(kind: str, arrays: dict[str, np.ndarray]) -> Gate:
         return SoftmaxGate(part["theta"])
     if kind == "marginal":
         return MarginalGate(part["log_share"], part["mean"], part["covariance"])
-    hyperparameters = gp.Hyperparameters(*(part[name] for name in gp.Hyperparameters._fields))
+    kernel = gp.KERNELS["matern" if arrays["gate_matern"] else "se"]
+    hyperparameters = kernel(*(part[name] for name in kernel._fields))
     stored = (part["z"], part["mask"], part["beta"], jnp.zeros((0, 0)), part["mean"], part["centre"])
     axes = part.get("axes")
     if axes is not None and np.array_equal(axes, np.eye(len(axes))):

@@ -35,6 +35,7 @@ EM_STEPS = 6  # between two rounds of joining components
 ROUNDS = 12
 NEIGHBOURS = 8  # samples next to each, by which components are neighbours
 FINAL_STEPS = 12
+LOOSE = 0.02  # of a sample, that all components share at first: one that starts with a tight few is not locked in
 
 
 class Samples(NamedTuple):
@@ -263,8 +264,7 @@ class Start(NamedTuple):
 
 def _begin(start: Start) -> tuple[Array, Array]:
     rows = np.arange(start.components + 1)[:, None] == start.labels[None]
-    # A little of everything everywhere: a component that starts with a tight few is not locked in.
-    r = np.where(rows, 0.98, 0.02 / start.components)
+    r = np.where(rows, 1.0 - LOOSE, LOOSE / start.components)
     active = rows[:-1].any(axis=1)
     r[:-1][~active] = 0.0
     return jnp.asarray(r / r.sum(axis=0)), jnp.asarray(active)

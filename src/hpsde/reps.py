@@ -17,6 +17,8 @@ import jax.numpy as jnp
 from hpsde import dual
 from hpsde._shapes import Array, Float
 
+MOST = 0.9  # of the base's effective samples, that can be asked for
+
 
 def solve(
     returns: Float[Array, " N"],
@@ -33,7 +35,7 @@ def solve(
     present = base > 0.0
     safe_returns = jnp.where(present, returns, jnp.min(jnp.where(present, returns, jnp.inf)))
     # More samples than the base has cannot be left.
-    wanted = jnp.minimum(least, 0.9 * dual.effective_sample_size(log_base))
+    wanted = jnp.minimum(least, MOST * dual.effective_sample_size(log_base))
 
     def slack(log_d: Array) -> Array:
         within = epsilon - dual.kl_divergence(log_d, log_base)

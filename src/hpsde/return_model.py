@@ -17,6 +17,7 @@ from hpsde.landscape import Landscape
 from hpsde.rollouts import Data
 from hpsde.settings import Settings
 from hpsde.surface import Surface
+from hpsde.warp import Warp
 from hpsde.weighing import compute_weights, weigh
 
 
@@ -67,21 +68,30 @@ def survey(
 ) -> Landscape | None:
     """The landscape in which options are sought: the last one, or one whose kernel these rollouts have been fitted to.
 
-    The first is the surface itself. None where it explains nothing, or where nobody asks for one.
+    The first is the surface itself, with a smooth kernel: a rough one shows hills that are none. None where it explains
+    nothing, or where nobody asks for one.
     """
     count, size = int(data.mask.sum()), data.parameters.shape[1]
     if approximated is None or settings.density != "options":
         return None
+
+    def smooth(scores: np.ndarray, warp: Warp, binary: bool, mask: np.ndarray, start: surface.Start) -> Surface:
+        given = data.joint, data.contexts.shape[1], scores, warp, binary, mask, spreads, start, settings
+        return surface.fit_scores(key, *given, smooth=True)
+
     if last is None:
         if not surface.explains(approximated):
             return None
+        warp, start = approximated.warp, approximated.start
+        if start.kernel != "se":
+            scores = np.interp(data.returns, warp.returns, warp.scores)
+            approximated = smooth(scores, warp, approximated.binary, data.mask, start)
         T = float(weigh(modelled_scores(data, approximated), data, None, True, settings).temperature)
         return landscape.make(approximated, size, count, T)
     if not landscape.is_old(last, count):
         return last
     part = np.isin(np.arange(len(data.mask)), landscape.choose(data.initial, data.mask))
-    scores, S = landscape.scores_of(last, data.returns), data.contexts.shape[1]
-    found = surface.fit_scores(key, data.joint, S, scores, last.warp, last.binary, part, spreads, last.start, settings)
+    found = smooth(landscape.scores_of(last, data.returns), last.warp, last.binary, part, last.start)
     return landscape.make(found, size, count, last.temperature)
 
 

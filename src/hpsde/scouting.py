@@ -1,10 +1,10 @@
 """Scouts: rollouts that go where a solution may lie unseen.
 
 Options are sought where the model shows hills, and a hill that no rollout has come near is not shown. The model knows
-where it knows little. In a scout's context some parameters are drawn from the initial policy. Those that may be as good
-as a solution must be, m + DOUBT sd >= m* - tolerance with m* the score of the best option, are worth a look, and of
-these the scout takes the least known, the one with the largest posterior deviation sd. Where none may be good there is
-no scout, and none where hardly any variance is left between the first rollouts.
+where it knows little. In a scout's context some parameters are drawn from the initial policy. Those that are not known
+to be as good as a solution must be, and may be, m < m* - tolerance <= m + DOUBT sd, m* being the score of the best
+option, are worth a look, and of these the scout takes the one that may be best. Where none may be good there is no
+scout, and none where hardly any variance is left between the first rollouts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from hpsde.landscape import Landscape
 
 UNSEEN = 0.05  # share of the variance between the first rollouts that must be left, or there are no scouts
 POOL = 32  # draws from the initial policy that a scout chooses from
-DOUBT = 2.0  # posterior deviations by which the model may be wrong
+DOUBT = 4.0  # posterior deviations by which the model may be wrong
+MOST = 50  # scouts in all: in many dimensions no number of them would see everything
 
 
 class Scouts(NamedTuple):
@@ -39,8 +40,9 @@ def choose(surveyed: Landscape, process: gp.GP, contexts: np.ndarray, drawn: np.
     flat = _predict(surveyed, process, np.repeat(contexts, count, axis=0), drawn.reshape(-1, drawn.shape[2]))
     mean, deviation = (each.reshape(-1, count) for each in flat)
     least = best - tolerance(best, surveyed.temperature, float(process.mean))
-    possible = mean + DOUBT * deviation >= least[:, None]
-    return Scouts(np.where(possible, deviation, -1.0).argmax(axis=1), possible.any(axis=1))
+    highest = mean + DOUBT * deviation
+    possible = (mean < least[:, None]) & (highest >= least[:, None])
+    return Scouts(np.where(possible, highest, -np.inf).argmax(axis=1), possible.any(axis=1))
 
 
 def _predict(

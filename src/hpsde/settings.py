@@ -116,9 +116,9 @@ class Settings:
     exploration_temperature: float = 4.0
     """The GP gate while learning draws options by exp(optimistic return / (c T)), with the T of f, and this is c: at 1
     as the optimal policy would, the more, the more evenly; at 0 it takes the best (argmax, the paper's)."""
-    scouts: float = 0.2
+    scouts: float = 0.5
     """Rollouts that go where the model knows little and a solution may lie: at most this share of what is asked at
-    once, and in all of the initial rollouts. 0: none."""
+    once, and 50 in all. 0: none."""
     warp: str = "clip"
     """Map of the returns before the Gaussian process: none, clip or rank."""
     gp_axes: str = "automatic"

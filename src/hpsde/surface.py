@@ -5,7 +5,9 @@ axis with a long length it hardly changes, and what changes nothing cannot tell 
 
 With more than four numbers in all, axes are chosen by how well rollouts that were left out are predicted: the numbers'
 own axes, axes turned onto the directions in which the return varies (gp_axes.py), or few directions alone
-(gp_directions.py). Returns of two values have a likelihood of their own (gp_binary.py).
+(gp_directions.py). In the same way, and with any number of numbers, the kernel is chosen: the squared exponential, or
+Matérn's where the return has edges (gp_kernel.py). Returns of two values have a likelihood of their own (gp_binary.py),
+and the squared exponential.
 """
 
 from __future__ import annotations
@@ -56,6 +58,11 @@ class Start(NamedTuple):
     mean: float | None = None
     held_out: float | None = None
 
+    @property
+    def kernel(self) -> str:
+        """The name of its kernel; at first the squared exponential."""
+        return "se" if self.hyperparameters is None else self.hyperparameters.kernel.name
+
 
 class Surface(NamedTuple):
     """The process over z, or over A z, of the warped returns `scores`. binary: it is one of success or failure."""
@@ -104,13 +111,17 @@ def fit_scores(
     spreads: np.ndarray,
     start: Start,
     settings: Settings,
+    smooth: bool = False,
 ) -> Surface:
-    """The surface of rollouts whose scores [N] by that warp are known; 1 and 0 where they are success or failure."""
+    """The surface of rollouts whose scores [N] by that warp are known; 1 and 0 where they are success or failure.
+
+    smooth: its kernel is the squared exponential, whatever others would predict.
+    """
     rows = np.flatnonzero(mask)
     points = gp.choose_points(key, len(rows), settings.gp_max_points)
     z, y = np.roll(joint, -context_size, axis=1)[rows[points]], scores[rows[points]]  # z = [xi, s]
     standard = (y - y.mean()) / max(float(y.std()), 1e-12) if binary else y
-    start = _find_axes(z, standard, len(rows), spreads, start, settings)
+    start = _find_axes(z, standard, len(rows), spreads, start, settings, binary or smooth)
     size = len(mask) if len(points) == len(rows) else padded_size(len(points))
     seen = z if start.axes is None else z @ start.axes.T
     seen, y, known = pad_rows(seen, size), pad_rows(y, size), np.arange(size) < len(points)
@@ -193,49 +204,97 @@ def is_needed(settings: Settings) -> bool:
 
 
 def _find_axes(
-    z: np.ndarray, y: np.ndarray, count: int, spreads: np.ndarray, start: Start, settings: Settings
+    z: np.ndarray,
+    y: np.ndarray,
+    count: int,
+    spreads: np.ndarray,
+    start: Start,
+    settings: Settings,
+    smooth: bool = False,
 ) -> Start:
-    """The start with its axes: as they are, found again, or chosen anew."""
-    many = z.shape[1] > FEW_DIMENSIONS and count >= ENOUGH_ROLLOUTS * z.shape[1]
-    kinds = ("own", "turned", "few") if many else ("own",)
+    """The start with its axes and its kernel: as they are, found again, or chosen anew."""
+    enough = count >= ENOUGH_ROLLOUTS * z.shape[1]
+    kinds = ("own", "turned", "few") if enough and z.shape[1] > FEW_DIMENSIONS else ("own",)
     if settings.gp_axes != "automatic":
         kinds = ("own",) if settings.gp_axes == "isotropic" else (settings.gp_axes,)
+    of_kernels = enough and not smooth and settings.gp_axes == "automatic"
+    if smooth:
+        start = _with_kernel(start, "se")
     if start.kind and count < GROWTH * start.found:
         return start
     if start.kind and count < CHOICE_GROWTH * start.chosen:
         return _axes_of(start.kind, z, y, spreads, start, settings)._replace(found=count)
+    start = _with_kernel(start, "se")
     if len(kinds) > 1:
-        start = _choose_axes(kinds, z, y, spreads, start, settings)
+        score, start = _choose_axes(kinds, z, y, spreads, start, settings)
+        start = _likelier_kernel(score, start, z, y, settings) if of_kernels else start
     found = _axes_of(start.kind or kinds[0], z, y, spreads, start, settings)
+    if len(kinds) == 1 and of_kernels:
+        other = _likelier_kernel(*_left_out(found, z, y, settings), z, y, settings)
+        found = found if other.kernel == found.kernel else found._replace(hyperparameters=other.hyperparameters)
     return found._replace(found=count, chosen=count)
 
 
 def _choose_axes(
     kinds: tuple[str, ...], z: np.ndarray, y: np.ndarray, spreads: np.ndarray, start: Start, settings: Settings
-) -> Start:
-    """The kind of axes with which rollouts left out are likeliest, with the share of their variance it explains.
+) -> tuple[float, Start]:
+    """The kind of axes with which rollouts left out are likeliest, and how likely they are, as by `_left_out`.
 
-    Own axes and few directions must be better than turned ones by STEADY nats for each of them.
+    Own axes and few directions must be better than turned ones by STEADY nats for each of them, and have the smaller
+    mean error.
     """
-    out = np.arange(len(z)) % LEFT_OUT == 0
-    known = np.flatnonzero(~out)
-    inside = known[gp.fitting_subset(len(known), MOST_TRAINING)]
-    every = np.ones(len(inside), dtype=bool)
+    inside = _split(len(z))[2]
     results: list[tuple[float, Start]] = []
     for kind in kinds:
         before = start if start.kind == kind or not results else results[-1][1]
         found = _axes_of(kind, z[inside], y[inside], spreads, before, settings)
-        A, _ = _seen_by(found, z.shape[1])
-        seen = z[inside] @ A.T
-        hyperparameters, _ = _likeliest(seen, y[inside], every, found.hyperparameters, settings)
-        process = gp.posterior(hyperparameters, z[known] @ A.T, y[known], np.ones(len(known), dtype=bool))
-        mean, variance = (np.asarray(each) for each in gp.predict(process, jnp.asarray(z[out] @ A.T)))
-        variance = variance + np.exp(2.0 * float(hyperparameters.log_noise))
-        score = np.mean(-0.5 * (y[out] - mean) ** 2 / variance - 0.5 * np.log(variance))
-        explained = 1.0 - np.mean((y[out] - mean) ** 2) / max(np.var(y[out]), 1e-12)
-        found = found._replace(hyperparameters=hyperparameters, held_out=float(explained))
-        results.append((float(score) + (STEADY if kind == "turned" else 0.0), found))
-    return max(results, key=lambda each: each[0])[1]
+        results.append(_left_out(found, z, y, settings))
+    default = results[kinds.index("turned")]
+    better = [each for each in results if _predicts_better(each, default, STEADY)]
+    return max(better, key=lambda each: each[0], default=default)
+
+
+def _predicts_better(one: tuple[float, Start], other: tuple[float, Start], margin: float = 0.0) -> bool:
+    """Whether rollouts left out are likelier by more than the margin, and their mean error is less.
+
+    Larger deviations alone make those at the margin likelier where there is hardly any noise, with a worse mean
+    everywhere.
+    """
+    return one[0] > other[0] + margin and (one[1].held_out or 0.0) > (other[1].held_out or 0.0)
+
+
+def _split(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Which rollouts are left out [count], the numbers of the others, and of those to find hyper-parameters from."""
+    out = np.arange(count) % LEFT_OUT == 0
+    known = np.flatnonzero(~out)
+    return out, known, known[gp.fitting_subset(len(known), MOST_TRAINING)]
+
+
+def _left_out(found: Start, z: np.ndarray, y: np.ndarray, settings: Settings) -> tuple[float, Start]:
+    """Nats for each rollout left out, and the start fitted to the others, with the share of variance it explains."""
+    out, known, _ = _split(len(z))
+    A, _ = _seen_by(found, z.shape[1])
+    every = np.ones(len(known), dtype=bool)
+    hyperparameters = _likeliest_process(z[known] @ A.T, y[known], every, found.hyperparameters, settings)
+    size, rows = padded_size(len(known)), padded_size(int(out.sum()))  # few sizes, for few compilations
+    given = pad_rows(z[known] @ A.T, size), pad_rows(y[known], size), np.arange(size) < len(known)
+    predicted = gp.predict(gp.posterior(hyperparameters, *given), jnp.asarray(pad_rows(z[out] @ A.T, rows)))
+    mean, variance = (np.asarray(each)[: out.sum()] for each in predicted)
+    variance = variance + np.exp(2.0 * float(hyperparameters.log_noise))
+    score = np.mean(-0.5 * (y[out] - mean) ** 2 / variance - 0.5 * np.log(variance))
+    explained = 1.0 - np.mean((y[out] - mean) ** 2) / max(np.var(y[out]), 1e-12)
+    return float(score), found._replace(hyperparameters=hyperparameters, held_out=float(explained))
+
+
+def _likelier_kernel(score: float, found: Start, z: np.ndarray, y: np.ndarray, settings: Settings) -> Start:
+    """`found`, whose score that is, or the same with Matérn's kernel where it predicts rollouts left out better."""
+    rough = _left_out(_with_kernel(found, "matern"), z, y, settings)
+    return rough[1] if _predicts_better(rough, (score, found)) else found
+
+
+def _with_kernel(start: Start, kernel: str) -> Start:
+    known = start.hyperparameters
+    return start if known is None else start._replace(hyperparameters=gp.with_kernel(known, kernel))
 
 
 def _axes_of(kind: str, z: np.ndarray, y: np.ndarray, spreads: np.ndarray, start: Start, settings: Settings) -> Start:
@@ -249,10 +308,11 @@ def _axes_of(kind: str, z: np.ndarray, y: np.ndarray, spreads: np.ndarray, start
         W = leading(*_seen_by(start, z.shape[1]), DIRECTIONS)
         W, (signal, noise) = few_directions(z[some], y[some], W)
         hyperparameters = gp.Hyperparameters(jnp.zeros(len(W)), jnp.asarray(signal), jnp.asarray(noise))
+        hyperparameters = gp.with_kernel(hyperparameters, start.kernel)
         return start._replace(hyperparameters=hyperparameters, axes=W, kind=kind)
     hyperparameters = start.hyperparameters
     if hyperparameters is None or start.kind not in (kind, "own"):
-        hyperparameters = _first_hyperparameters(z, y, every, spreads, settings)
+        hyperparameters = gp.with_kernel(_first_hyperparameters(z, y, every, spreads, settings), start.kernel)
     if kind == "own":
         return start._replace(hyperparameters=hyperparameters, axes=None, kind=kind)
     again = start.kind == kind and start.axes is not None

@@ -22,6 +22,7 @@ from hpsde import gp
 from hpsde._padding import pad_rows
 from hpsde._precision import single
 from hpsde._shapes import Array, Float, Int
+from hpsde.gp_kernel import correlation
 
 BETWEEN = 9  # points on the way, without its ends
 CLIMBS = 10  # steps of these points across the way
@@ -121,7 +122,7 @@ def _deviation(model: Model, y: np.ndarray, other: np.ndarray, s: np.ndarray) ->
     """Posterior standard deviation [B] of m(y) - m(other), in contexts s."""
     A, L = np.asarray(model.axes), np.asarray(model.L)
     lengths = np.exp(np.asarray(model.process.hyperparameters.log_lengths))
-    variance = np.exp(2.0 * float(model.process.hyperparameters.log_signal))
+    variance, of = np.exp(2.0 * float(model.process.hyperparameters.log_signal)), model.process.hyperparameters.kernel
     known = np.asarray(model.process.mask)
     z = np.asarray(model.process.z)[known] / lengths
     K_inverse = np.asarray(model.process.K_inverse)[np.ix_(known, known)]
@@ -131,9 +132,9 @@ def _deviation(model: Model, y: np.ndarray, other: np.ndarray, s: np.ndarray) ->
 
     def kernel(a: np.ndarray) -> np.ndarray:
         squares = np.sum(a**2, axis=1)[:, None] + np.sum(z**2, axis=1)[None] - 2.0 * a @ z.T
-        return variance * np.exp(-0.5 * np.maximum(squares, 0.0))
+        return variance * correlation(of, np.maximum(squares, 0.0), xp=np)
 
     a, b = places(y), places(other)
     difference = kernel(a) - kernel(b)
-    prior = 2.0 * variance * (1.0 - np.exp(-0.5 * np.sum((a - b) ** 2, axis=1)))
+    prior = 2.0 * variance * (1.0 - correlation(of, np.sum((a - b) ** 2, axis=1), xp=np))
     return np.sqrt(np.maximum(prior - np.sum((difference @ K_inverse) * difference, axis=1), 0.0))

@@ -80,7 +80,7 @@ def flattened_base(
         return jnp.where(enough(middle), middle, low), jnp.where(enough(middle), high, middle)
 
     one = jnp.ones(())
-    low, _ = jax.lax.fori_loop(0, 40, step, (jnp.zeros(()), one))
+    low, _ = jax.lax.fori_loop(0, dual.BISECTION_STEPS, step, (jnp.zeros(()), one))
     power = jnp.where(enough(one), one, low)
     return base(power), power
 

@@ -41,7 +41,7 @@ from hpsde.errors import FileFormatError
 from hpsde.policy import HierarchicalPolicy
 from hpsde.rollouts import Units
 
-FORMAT, VERSION = "hpsde-learner", 7
+FORMAT, VERSION = "hpsde-learner", 8
 
 CLASSES = {
     kind.__name__: kind
@@ -61,6 +61,7 @@ CLASSES = {
         gaussian.LinearGaussian,
         gp.GP,
         gp.Hyperparameters,
+        gp.MaternHyperparameters,
         initial_policies.EstimatedDensity,
         landscape.Landscape,
         landscape.View,
