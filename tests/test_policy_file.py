@@ -164,13 +164,19 @@ def test_a_matern_kernel_comes_back(directions, path):
     assert load_policy(path).gate.process.hyperparameters.kernel.name == "se"
 
 
-@pytest.mark.parametrize("gate", GATES)
-def test_files_of_version_4_are_read(gate, path):
-    """All kernels were squared exponentials."""
+def saved_as(version, gate, path):
+    """A policy with doubts and numbers in a file of that version, and the arrays of the newest one."""
     policy = dataclasses.replace(make(gate), doubts=DOUBTS, numbers=np.array([3, 0, 5, 0]))
     policy.save(path)
     arrays = fields(path.read_bytes())
-    rewrite(path, as_version(4, arrays))
+    rewrite(path, as_version(version, arrays))
+    return policy, arrays
+
+
+@pytest.mark.parametrize("gate", GATES)
+def test_files_of_version_4_are_read(gate, path):
+    """All kernels were squared exponentials."""
+    policy, arrays = saved_as(4, gate, path)
     small.assert_same_bits(load_policy(path), policy)
     if gate == "gp":
         rewrite(path, arrays | {"header": as_version(4, arrays)["header"]})
@@ -191,10 +197,7 @@ def test_which_options_were_tried_comes_back(path):
 @pytest.mark.parametrize("gate", GATES)
 def test_files_of_version_3_are_read(gate, path):
     """They did not say which options had been tried: all had."""
-    policy = dataclasses.replace(make(gate), doubts=DOUBTS, numbers=np.array([3, 0, 5, 0]))
-    policy.save(path)
-    arrays = fields(path.read_bytes())
-    rewrite(path, as_version(3, arrays))
+    policy, arrays = saved_as(3, gate, path)
     loaded = load_policy(path)
     small.assert_same_bits(loaded, policy)
     np.testing.assert_array_equal(loaded.tried, policy.kept)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -67,7 +68,12 @@ def _sum(parts: tuple[tuple[float, float], ...], d2: Any, log_scale: Any, xp: An
         value = xp.exp(exponent if log_scale is None else log_scale + exponent)
         return scaled(weight, value)
 
-    return functools.reduce(operator.add, (one(*part) for part in parts))
+    return total(one(*part) for part in parts)
+
+
+def total(terms: Iterable[Any]) -> Any:
+    """The sum of arrays, without the 0 that `sum` begins with."""
+    return functools.reduce(operator.add, terms)
 
 
 def scaled(factor: float, value: Any) -> Any:

@@ -22,16 +22,13 @@ nothing overflows, whatever the covariance, and what underflows is nothing.
 
 from __future__ import annotations
 
-import functools
-import operator
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from hpsde._shapes import Array, Bool, Float
-from hpsde.gp_kernel import scaled
+from hpsde.gp_kernel import scaled, total
 from hpsde.gp_model import GP, squared_distances
 
 
@@ -76,10 +73,6 @@ def _kernel_expectation(turned: _Turned, tau: float, widening: Float[Array, " D"
     return jnp.exp(-0.5 * (distances + scaled(1.0 / tau, turned.context_distances)))
 
 
-def _total(parts: Iterable[Any]) -> Any:
-    return functools.reduce(operator.add, parts)
-
-
 def _expectations(gp: GP, turned: _Turned) -> Float[Array, "C N"]:
     """q = sum_j w_j q_j."""
     signal_variance = jnp.exp(2.0 * gp.hyperparameters.log_signal)
@@ -88,7 +81,7 @@ def _expectations(gp: GP, turned: _Turned) -> Float[Array, "C N"]:
         height = scaled(w, signal_variance) * jnp.prod(1.0 + scaled(1.0 / tau, turned.e)) ** -0.5
         return height * _kernel_expectation(turned, tau, tau + turned.e)
 
-    return _total(expectation(*part) for part in gp.hyperparameters.kernel.parts)
+    return total(expectation(*part) for part in gp.hyperparameters.kernel.parts)
 
 
 def mean_under(gp: GP, means: Float[Array, "C D"], covariance: Float[Array, "D D"]) -> Float[Array, " C"]:
@@ -124,8 +117,8 @@ def _moments_of_option(
         for j, (s, w) in enumerate(parts)
         for k, (t, v) in enumerate(parts[: j + 1])
     ]
-    variance = signal_variance - _total(pairs) - q_beta**2
-    prior = signal_variance * _total(scaled(w, jnp.prod(1.0 + 2.0 / tau * e) ** -0.5) for tau, w in parts)
+    variance = signal_variance - total(pairs) - q_beta**2
+    prior = signal_variance * total(scaled(w, jnp.prod(1.0 + 2.0 / tau * e) ** -0.5) for tau, w in parts)
     variance_of_mean = prior - jnp.sum((q @ gp.K_inverse) * q, axis=1)
     return gp.mean + q_beta, jnp.maximum(variance, 0.0), jnp.maximum(variance_of_mean, 0.0)
 
