@@ -238,15 +238,31 @@ def test_exploration_follows_the_noise_up_to_a_limit(data, surveyed):
     approximated, found = surveyed
     V = found.view.V
     hyperparameters = approximated.process.hyperparameters
+    belongs = np.tile(data.mask.astype(float), (O, 1))
     for noise, wanted in ((0.1, 0.1 * algorithm.NOISE_SHARE), (100.0, algorithm.WIDEST)):
         log_noise = hyperparameters.log_signal + jnp.log(noise)
         process = approximated.process._replace(hyperparameters=hyperparameters._replace(log_noise=log_noise))
         unknown = data._replace(initial=data.mask)  # of the policy's own there are none
-        Sigma = explored(unknown, unknown, found, approximated._replace(process=process))
-        assert_allclose(V.T @ Sigma @ V, wanted**2 * np.eye(V.shape[1]), atol=1e-12)
+        Sigma = explored(unknown, unknown, belongs, found, approximated._replace(process=process))
+        assert_allclose(V.T @ Sigma @ V, np.tile(wanted**2 * np.eye(V.shape[1]), (O, 1, 1)), atol=1e-12)
     # Success or failure has no noise; nor have rollouts of the policy that the model knows exactly.
-    assert not explored(unknown, unknown, found, approximated._replace(process=process, binary=True)).any()
-    assert not explored(data, data, found, approximated._replace(process=process)).any()
+    assert not explored(unknown, unknown, belongs, found, approximated._replace(process=process, binary=True)).any()
+    assert not explored(data, data, belongs, found, approximated._replace(process=process)).any()
+
+
+def test_an_option_explores_by_its_own_rollouts_alone(data, surveyed):
+    """What the model has wrong about one option, such as a new one, does not widen the others."""
+    approximated, found = surveyed
+    own = np.flatnonzero(data.mask & ~data.initial)
+    belongs = np.zeros((O, ROWS))
+    belongs[0, own[::2]] = belongs[1, own[1::2]] = 1.0
+    wrong = data._replace(returns=data.returns + np.isin(np.arange(ROWS), own[1::2]))
+    hyperparameters = approximated.process.hyperparameters
+    noisy = hyperparameters._replace(log_noise=hyperparameters.log_signal)
+    process = approximated.process._replace(hyperparameters=noisy)
+    Sigma = explored(data, wrong, belongs, found, approximated._replace(process=process))
+    assert not Sigma[0].any()
+    assert np.trace(Sigma[1]) > 0.0
 
 
 def test_rollouts_against_the_bounds_are_counted(data):

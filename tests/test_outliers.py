@@ -104,14 +104,16 @@ def test_a_narrow_peak_is_no_outlier(seed):
 
 
 def test_one_that_the_others_are_hardly_better_explained_without_is_believed():
-    """Eight deviations too high and the highest of all, but the evidence gains less than GAIN per rollout."""
+    """Far too high and the highest of all, but a small part of what the process takes for noise."""
     contexts, parameters, rng = make_rollouts()
     returns = smooth(contexts, parameters, rng, noise=0.2)
     low = np.argmin((contexts[:, 0] - 0.8) ** 2 + (parameters[:, 0] + 0.8) ** 2)  # the return is 0.08 there
     returns[low] = returns.max() + 0.1
     data = make_data(contexts, parameters, returns)
     found, trusted = believed(data)
-    assert outliers.suspects(found.process, np.asarray(found.scores)).any()
+    residual = np.asarray(found.process.beta / jnp.sqrt(jnp.diagonal(found.process.K_inverse)))[:N]
+    assert residual[low] > outliers.FAR
+    assert residual[low] ** 2 < outliers.SHARE * np.sum(residual**2)
     assert trusted.all()
 
 

@@ -105,7 +105,8 @@ def reestimate(
     policies = train_options(data, found, weighted, memory, settings)
     seen = data if approximated is None else return_model.smoothed(data, approximated)
     if surveyed is not None and approximated is not None:
-        policies = policies._replace(Sigma=policies.Sigma + explored(data, seen, surveyed, approximated)[None])
+        wider = explored(data, seen, found.responsibilities, surveyed, approximated)
+        policies = policies._replace(Sigma=policies.Sigma + wider)
     if settings.model_step and approximated is not None:
         policies = improve_options(key_step, data, policies, found.kept, weighted, approximated)
     # Train the gate.
@@ -196,21 +197,25 @@ def combinations(surveyed: Landscape | None) -> np.ndarray | None:
     return surveyed.view.V / np.linalg.norm(surveyed.view.V, axis=0)
 
 
-def explored(data: Data, seen: Data, surveyed: Landscape, approximated: Surface) -> np.ndarray:
-    """Covariance [D, D] that an option explores with at least: over a way on which the return changes by a share of its
-    noise, up to WIDEST kernel lengths.
+def explored(
+    data: Data, seen: Data, responsibilities: np.ndarray, surveyed: Landscape, approximated: Surface
+) -> np.ndarray:
+    """Covariance [O, D, D] that an option explores with at least: over a way on which the return changes by a share of
+    its noise, up to WIDEST kernel lengths.
 
-    Over a much shorter way nothing is learned. What the process takes
-    for noise may be a rough return: noise is no more than what the policy's newest rollouts differ from the model by.
+    Over a much shorter way nothing is learned. What the process takes for noise may be a rough return: noise is no more
+    than what an option's newest rollouts differ from the model by.
     """
     hyperparameters = approximated.process.hyperparameters
-    share = 0.0 if approximated.binary else float(jnp.exp(hyperparameters.log_noise - hyperparameters.log_signal))
-    own = np.flatnonzero(data.mask & ~data.initial)[-NEWEST:]
-    if len(own) > 1:
-        differs = float(np.sqrt(np.mean((data.returns - seen.returns)[own] ** 2)))
-        share = min(share, differs / landscape.signal(surveyed))
+    noise = 0.0 if approximated.binary else float(jnp.exp(hyperparameters.log_noise - hyperparameters.log_signal))
+    share = np.full(len(responsibilities), noise)
+    squares = (data.returns - seen.returns) ** 2 / landscape.signal(surveyed) ** 2
+    for o, belongs in enumerate(responsibilities > 0.5):
+        own = np.flatnonzero(data.mask & ~data.initial & belongs)[-NEWEST:]
+        if len(own) > 1:
+            share[o] = min(noise, float(np.sqrt(np.mean(squares[own]))))
     L = surveyed.view.L
-    return min(WIDEST, NOISE_SHARE * share) ** 2 * L.T @ L
+    return np.minimum(WIDEST, NOISE_SHARE * share)[:, None, None] ** 2 * (L.T @ L)[None]
 
 
 def best_of_first(seen: Data) -> float:

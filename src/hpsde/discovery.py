@@ -161,7 +161,7 @@ def _fit_mixture(
         fits.append(start(known))
         warm = True
     if fresh or not fits:
-        fits += [start(None) for _ in range(FRESH_STARTS)]
+        fits += [start(None) for _ in range(1 if warm else FRESH_STARTS)]
     bounds = np.array([each.bound for each in fits])
     bounds[0] += LOYALTY if warm else 0.0
     best = int(np.argmax(bounds))

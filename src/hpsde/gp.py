@@ -31,12 +31,14 @@ from hpsde.gp_lapack import condition_by_lapack, log_evidence_by_lapack
 from hpsde.gp_likelihood import log_evidence as _log_evidence
 from hpsde.gp_model import (
     GP,
+    JITTER,
     KERNELS,
     Hyperparameters,
     MaternHyperparameters,
     centred,
     condition,
     predict,
+    predict_gradient,
     predict_mean,
     with_kernel,
 )
@@ -45,6 +47,7 @@ from hpsde.gp_moments import OptionMoments, mean_under, option_moments
 __all__ = [
     "DEFAULT_BOUNDS",
     "GP",
+    "JITTER",
     "KERNELS",
     "WEAK_PRIOR",
     "Bounds",
@@ -63,6 +66,7 @@ __all__ = [
     "option_moments",
     "posterior",
     "predict",
+    "predict_gradient",
     "predict_mean",
     "spread_subset",
     "with_inverse",

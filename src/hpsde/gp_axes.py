@@ -13,8 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hpsde._shapes import Array, Float
-from hpsde.gp_kernel import slope as kernel_slope
-from hpsde.gp_model import GP, Hyperparameters, squared_distances
+from hpsde.gp_model import GP, Hyperparameters, predict_gradient
 
 LENGTHS = (0.05, 20.0)
 """Least and largest length to start from, in deviations of the points."""
@@ -22,17 +21,8 @@ LENGTHS = (0.05, 20.0)
 
 @jax.jit
 def mean_gradients(process: GP) -> Float[Array, "N Z"]:
-    """Gradient of the mean at every point of the process: g_i = sum_j k_ij beta_j (z_j - z_i) / length^2.
-
-    k_ij is the kernel's slope (gp_kernel.py), for the squared exponential the kernel itself.
-    """
-    lengths = jnp.exp(process.hyperparameters.log_lengths)[None, :]
-    scaled = process.z / lengths
-    known = process.hyperparameters
-    k = kernel_slope(known.kernel, squared_distances(scaled, scaled), 2.0 * known.log_signal)
-    pull = k * process.beta[None, :]
-    gradients = (pull @ process.z - jnp.sum(pull, axis=1)[:, None] * process.z) / lengths**2
-    return jnp.where(process.mask[:, None], gradients, 0.0)
+    """Gradient of the mean at every point of the process."""
+    return jnp.where(process.mask[:, None], predict_gradient(process, process.z + process.centre[None, :]), 0.0)
 
 
 def turned_axes(process: GP, axes: Float[np.ndarray, "Z Z"]) -> tuple[Float[np.ndarray, "Z Z"], Hyperparameters]:

@@ -17,7 +17,7 @@ from jax.scipy.linalg import cho_solve
 
 from hpsde._shapes import Array, Bool, Float
 from hpsde.errors import UnknownNameError
-from hpsde.gp_kernel import MATERN, SQUARED_EXPONENTIAL, Kernel, correlation
+from hpsde.gp_kernel import MATERN, SQUARED_EXPONENTIAL, Kernel, correlation, slope
 
 # Added to the diagonal of K as a share of signal^2: the noise is never less than a thousandth of the signal.
 # So K has a Cholesky factor wherever the points lie, and variances by way of K^-1 are good to 1e-7 signal^2.
@@ -184,3 +184,12 @@ def predict_mean(gp: GP, z_new: Float[Array, "C Z"]) -> Float[Array, " C"]:
     distances = squared_distances((z_new - gp.centre[None, :]) / lengths, gp.z / lengths)
     k = correlation(gp.hyperparameters.kernel, distances, 2.0 * gp.hyperparameters.log_signal)
     return gp.mean + k @ gp.beta
+
+
+def predict_gradient(gp: GP, z_new: Float[Array, "C Z"]) -> Float[Array, "C Z"]:
+    """The gradient of the mean, sum_j k_j beta_j (z_j - z) / length^2, k_j the kernel's slope (gp_kernel.py)."""
+    lengths = jnp.exp(gp.hyperparameters.log_lengths)[None, :]
+    at, points = (z_new - gp.centre[None, :]) / lengths, gp.z / lengths
+    k = slope(gp.hyperparameters.kernel, squared_distances(at, points), 2.0 * gp.hyperparameters.log_signal)
+    pull = k * gp.beta[None, :]
+    return (pull @ points - jnp.sum(pull, axis=1)[:, None] * at) / lengths

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from hpsde import gp, landscape, outliers, surface
-from hpsde._padding import pad_rows
+from hpsde._padding import pad_rows, padded_size
+from hpsde._precision import single
 from hpsde._shapes import Array
 from hpsde.landscape import Landscape
 from hpsde.rollouts import Data
@@ -96,10 +97,20 @@ def survey(
 
 
 def modelled_scores(data: Data, approximated: Surface) -> np.ndarray:
-    """The mean of the process at the rollouts [N]; those outside the mask have the lowest."""
-    z = np.roll(data.joint, -data.contexts.shape[1], axis=1)
-    z = z if approximated.axes is None else z @ np.asarray(approximated.axes).T
-    scores = np.asarray(_predict_mean(approximated.process, jnp.asarray(z)))
+    """The mean of the process at the rollouts [N]; those outside the mask have the lowest.
+
+    At its own points the process knows it without its kernel: y = m + noise^2 beta, and the log odds of success where
+    it is one of success or failure.
+    """
+    scores = np.full(len(data.mask), np.nan)
+    scores[approximated.rows] = surface.fitted_scores(approximated)[: len(approximated.rows)]
+    others = np.flatnonzero(data.mask & np.isnan(scores))
+    if len(others):
+        z = np.roll(data.joint, -data.contexts.shape[1], axis=1)[others]
+        z = z if approximated.axes is None else z @ np.asarray(approximated.axes).T
+        process = single(approximated.process._replace(K_inverse=jnp.zeros((0, 0))))
+        predicted = _predict_mean(process, single(pad_rows(z, padded_size(len(others)))))
+        scores[others] = np.asarray(predicted)[: len(others)]
     return np.where(data.mask, scores, scores[data.mask].min())
 
 

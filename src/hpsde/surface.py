@@ -27,6 +27,7 @@ from hpsde.warp import Warp, fit_warp
 
 FEW_DIMENSIONS = 4  # of contexts and parameters together: up to here the process sees them along their own axes
 ENOUGH_ROLLOUTS = 5  # for every dimension, before axes are turned
+REFIT = 1.1  # growth of the number of rollouts before hyper-parameters are fitted again
 GROWTH = 1.25  # of the number of rollouts before the axes are found again, and the landscape's kernel and that of odds
 CHOICE_GROWTH = 1.5  # of the number of rollouts before the kind of axes is chosen again
 STEADY = 0.25  # nats for each rollout left out, that own axes or few directions must gain over turned ones
@@ -36,17 +37,17 @@ SIGNAL, NOISE = 1.0, 0.3  # to start from
 TOLERANCE = 1e-5  # of the likelihood, that a step must gain: some thousandths of a nat
 DIRECTIONS = 5  # at most, where few are tried
 LEFT_OUT = 4  # every so many rollouts one is left out to choose the axes by
-FIT_POINTS = 512  # most rollouts that the marginal likelihood looks at
+FIT_POINTS = 384  # most rollouts that the marginal likelihood looks at
 MORE = 5.0  # nats
-MOST_TRAINING = 448  # rollouts that axes on trial are found from
+MOST_TRAINING = 384  # rollouts that axes on trial are found from
 
 
 class Start(NamedTuple):
     """Where the next fit starts from: hyper-parameters, and axes A [E, Z] where they are not the numbers' own.
 
-    fitted, found, chosen: numbers of rollouts that odds were last fitted to, axes were found by, and their kind was
-    chosen by. mean: the prior mean of log odds, where returns are success or failure. held_out: R^2 of the rollouts
-    left out when axes were chosen.
+    fitted, found, chosen: numbers of rollouts that hyper-parameters were last fitted to, axes were found by, and their
+    kind was chosen by. mean: the prior mean of log odds, where returns are success or failure. held_out: R^2 of the
+    rollouts left out when axes were chosen. unit: returns that a score was at the last fit.
     """
 
     hyperparameters: gp.Hyperparameters | None = None
@@ -57,6 +58,7 @@ class Start(NamedTuple):
     chosen: int = 0
     mean: float | None = None
     held_out: float | None = None
+    unit: float = 1.0
 
     @property
     def kernel(self) -> str:
@@ -121,11 +123,14 @@ def fit_scores(
     points = gp.choose_points(key, len(rows), settings.gp_max_points)
     z, y = np.roll(joint, -context_size, axis=1)[rows[points]], scores[rows[points]]  # z = [xi, s]
     standard = (y - y.mean()) / max(float(y.std()), 1e-12) if binary else y
-    start = _find_axes(z, standard, len(rows), spreads, start, settings, binary or smooth)
+    before, start = start, _find_axes(z, standard, len(rows), spreads, start, settings, binary or smooth)
     size = len(mask) if len(points) == len(rows) else padded_size(len(points))
     seen = z if start.axes is None else z @ start.axes.T
     seen, y, known = pad_rows(seen, size), pad_rows(y, size), np.arange(size) < len(points)
-    hyperparameters, old = start.hyperparameters, len(rows) >= GROWTH * start.fitted
+    unit = (warp.returns[-1] - warp.returns[0]) / (warp.scores[-1] - warp.scores[0])
+    hyperparameters = start.hyperparameters
+    grown = len(rows) >= (GROWTH if binary else REFIT) * start.fitted
+    old = smooth or start.found != before.found or grown
     if binary:
         success = y > 0.5
         mean = gp_binary.base_rate(scores[rows]) if start.mean is None else start.mean
@@ -134,12 +139,31 @@ def fit_scores(
         start = start._replace(mean=mean)
         process = gp_binary.condition_binary(hyperparameters, seen, success, known, mean)
     else:
-        hyperparameters = _likeliest_process(seen, y, known, hyperparameters, settings)
+        if hyperparameters is None or old:
+            hyperparameters = _likeliest_process(seen, y, known, hyperparameters, settings)
+        else:
+            hyperparameters = _rescaled(hyperparameters, start.unit / unit)
         process = gp.posterior(hyperparameters, seen, y, known)
-    start = start._replace(hyperparameters=hyperparameters, fitted=len(rows) if old else start.fitted)
+    start = start._replace(hyperparameters=hyperparameters, fitted=len(rows) if old else start.fitted, unit=unit)
     axes = None if start.axes is None else jnp.asarray(start.axes)
-    unit = (warp.returns[-1] - warp.returns[0]) / (warp.scores[-1] - warp.scores[0])
     return Surface(process, jnp.asarray(y), warp, axes, start, rows[points], unit, binary)
+
+
+def _rescaled(known: gp.Hyperparameters, factor: float) -> gp.Hyperparameters:
+    """The same for scores so many times as large."""
+    change = float(np.log(factor))
+    return known._replace(log_signal=known.log_signal + change, log_noise=known.log_noise + change)
+
+
+def fitted_scores(found: Surface) -> np.ndarray:
+    """The mean of the process at its points [N]: y - (noise^2 + jitter) beta; log odds by p = y - beta."""
+    y, beta = np.asarray(found.scores), np.asarray(found.process.beta)
+    if found.binary:
+        p = np.clip(y - beta, 1e-12, 1.0 - 1e-12)
+        return np.log(p) - np.log1p(-p)
+    known = found.process.hyperparameters
+    noise = np.exp(2.0 * float(known.log_noise)) + gp.JITTER * np.exp(2.0 * float(known.log_signal))
+    return y - noise * beta
 
 
 def explained(found: Surface) -> float:

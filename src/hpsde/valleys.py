@@ -12,6 +12,7 @@ which the process knows: the covariance of the two places is that of one unknown
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -55,14 +56,20 @@ def heights_at(model: Model, y: np.ndarray, contexts: np.ndarray) -> np.ndarray:
 
 def are_separate(model: Model, first: np.ndarray, second: np.ndarray, contexts: np.ndarray) -> np.ndarray:
     """Whether there is a valley [B] between places y [B, K] and [B, K] in contexts [B, S]."""
-    count, rows = len(first), _padded(len(first))
-    lowest, dip, end = _dips(*_lean(model), *(single(pad_rows(each, rows)) for each in (first, second, contexts)))
-    dip, lowest, end = (np.asarray(each, dtype=float)[:count] for each in (dip, lowest, end))
-    deep = dip > DEPTH * model.temperature
-    if deep.any():
-        lower = np.where(end[:, None] == 0, first, second)
-        deviation = _deviation(model, lowest[deep], lower[deep], contexts[deep])
-        deep[deep] = dip[deep] > DOUBT * deviation
+    deep = np.zeros(len(first), dtype=bool)
+    # Points that climb only make a dip smaller: where the straight way has none, there is none.
+    asked = np.arange(len(first))
+    for climbs in (0, CLIMBS) if first.shape[1] > 1 else (0,):
+        rows = _padded(len(asked))
+        places = (single(pad_rows(each[asked], rows)) for each in (first, second, contexts))
+        found = _dips(*_lean(model), *places, climbs=climbs)
+        lowest, dip, end = (np.asarray(each, dtype=float)[: len(asked)] for each in found)
+        possible = dip > DEPTH * model.temperature
+        asked, lowest, dip, end = asked[possible], lowest[possible], dip[possible], end[possible]
+        if not len(asked):
+            return deep
+    lower = np.where(end[:, None] == 0, first[asked], second[asked])
+    deep[asked] = dip > DOUBT * _deviation(model, lowest, lower, contexts[asked])
     return deep
 
 
@@ -86,9 +93,16 @@ def _heights(process: gp.GP, axes: Array, L: Array, y: Float[Array, "B K"], s: F
     return gp.predict_mean(process, _points(axes, L, y, s))
 
 
-@jax.jit
+@functools.partial(jax.jit, static_argnames="climbs")
 def _dips(
-    process: gp.GP, axes: Array, L: Array, first: Float[Array, "B K"], second: Float[Array, "B K"], s: Array
+    process: gp.GP,
+    axes: Array,
+    L: Array,
+    first: Float[Array, "B K"],
+    second: Float[Array, "B K"],
+    s: Array,
+    *,
+    climbs: int,
 ) -> tuple[Float[Array, "B K"], Float[Array, " B"], Int[Array, " B"]]:
     """Where m is lowest on the way, how far below the lower end, and which end that is."""
     share = jnp.arange(1, BETWEEN + 1) / (BETWEEN + 1.0)
@@ -97,21 +111,22 @@ def _dips(
     along = second - first
     along = along / jnp.maximum(jnp.linalg.norm(along, axis=1, keepdims=True), 1e-9)
     contexts = jnp.broadcast_to(s[:, None], (*y.shape[:2], s.shape[1]))
+    by_y = axes[:, : L.shape[1]] @ L.T
 
-    def value(y: Array) -> Array:
+    def seen(y: Array) -> Array:
         points = _points(axes, L, y, contexts)
-        return gp.predict_mean(process, points.reshape(-1, points.shape[-1])).reshape(y.shape[:2])
+        return points.reshape(-1, points.shape[-1])
 
     def climb(t: Array | int, y: Array) -> Array:
-        slope = jax.grad(lambda at: jnp.sum(value(at)))(y)
+        slope = (gp.predict_gradient(process, seen(y)) @ by_y).reshape(y.shape)
         slope = slope - jnp.sum(slope * along[:, None], axis=-1, keepdims=True) * along[:, None]
         steepness = jnp.linalg.norm(slope, axis=-1, keepdims=True)
         steepest = jnp.max(steepness, axis=1, keepdims=True)
-        return y + STRIDE * (1.0 - t / CLIMBS) * slope / jnp.maximum(steepest, 1e-9)
+        return y + STRIDE * (1.0 - t / climbs) * slope / jnp.maximum(steepest, 1e-9)
 
-    if first.shape[1] > 1:
-        y = jax.lax.fori_loop(0, CLIMBS, climb, y)
-    between = value(y)
+    if climbs:
+        y = jax.lax.fori_loop(0, climbs, climb, y)
+    between = gp.predict_mean(process, seen(y)).reshape(y.shape[:2])
     ends = jnp.stack([_heights(process, axes, L, each, s) for each in (first, second)])
     at = jnp.argmin(between, axis=1)
     lowest = jnp.take_along_axis(y, at[:, None, None], axis=1)[:, 0]
