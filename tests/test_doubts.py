@@ -23,7 +23,7 @@ GOOD = Signs(
 
 def test_good_signs_raise_no_doubt():
     assert find_doubts(GOOD) == ()
-    assert find_doubts(GOOD._replace(unexplored=0.14)) == ()
+    assert find_doubts(GOOD._replace(unexplored=0.3)) == ()
 
 
 def test_what_is_not_known_raises_no_doubt():
@@ -37,7 +37,7 @@ def test_what_is_not_known_raises_no_doubt():
     [
         ("unexplained", {"explained": 0.04}, "4 %"),
         ("few", {"unexplored": 0.62}, "62 %"),
-        ("few", {"unexplored": 0.25}, "25 %"),
+        ("few", {"unexplored": 0.45}, "45 %"),
         ("not-better", {"expected": 0.51}, "0.51"),
         ("wide", {"width": 3.3}, "3.3"),
         ("unheld", {"maxima": 5}, "5"),

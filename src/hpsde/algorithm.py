@@ -28,7 +28,8 @@ SEARCH_GROWTH = 1.1  # of the number of rollouts before solutions are sought aga
 WIDEST = 0.5  # exploration that noise asks for, in kernel lengths
 NOISE_SHARE = 0.3  # of the noise, that the return changes by over the exploration
 NEWEST = 50  # rollouts of the policy that say how it is doing
-BEST = 0.9  # quantile of the first rollouts' returns that the policy should exceed
+BEST = 0.9  # quantile of the first rollouts' returns that the policy should come up to,
+GAINED = 0.9  # or at least so much of the way there from their median
 AGAINST = 0.005  # of the range: so near a bound is against it
 LONG = 1000  # learning steps since nothing has changed: at first
 VARIANCE_FLOOR = 1e-6  # least variance of an option, in units of the first rollouts' variance
@@ -66,7 +67,7 @@ class StepInfo(NamedTuple):
 
     explained: R^2 of the rollouts, each predicted from the others. unexplored: share of the variance that is left
     between the first rollouts. maxima: solutions that the model shows. width: of the widest option, in kernel lengths.
-    best_first: modelled return that a tenth of the first rollouts exceed. outliers: rollouts whose returns are not
+    best_first: a modelled return that a tenth of the first rollouts exceed. outliers: rollouts whose returns are not
     believed.
     """
 
@@ -219,9 +220,15 @@ def explored(
 
 
 def best_of_first(seen: Data) -> float:
-    """The modelled return that a tenth of the first rollouts exceed."""
+    """A modelled return that a tenth of the first rollouts exceed, which a policy that has gained anything has, too.
+
+    It is somewhat less than their quantile: no policy exceeds a success that many first rollouts have.
+    """
     first = seen.returns[seen.mask & seen.initial]
-    return float(np.quantile(first, BEST)) if len(first) else float("nan")
+    if not len(first):
+        return float("nan")
+    typical, best = np.quantile(first, [0.5, BEST])
+    return float(typical + GAINED * (best - typical))
 
 
 def share_outside(data: Data) -> float:

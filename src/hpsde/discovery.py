@@ -203,7 +203,7 @@ class Groups(NamedTuple):
 def separate_groups(model: valleys.Model, curves: np.ndarray, contexts: np.ndarray) -> Groups:
     """Candidates y [C, A, K] in contexts [A, S], grouped where the model shows no valley between them."""
     heights = valleys.heights(model, curves, contexts)
-    best = heights.max(axis=0)
+    best = np.minimum(heights.max(axis=0), model.highest)
     good = heights >= best - tolerance(best, model.temperature, float(model.process.mean))
     level = np.array([np.mean(h[g]) if g.any() else -np.inf for h, g in zip(heights, good, strict=True)])
     order = np.argsort(-level, kind="stable")

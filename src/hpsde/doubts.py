@@ -29,7 +29,7 @@ class Signs(NamedTuple):
 
     explained: R^2 of the rollouts, each predicted from the others. unexplored: share of the variance that is left
     between the first rollouts. expected, best_first: the return that is expected of the policy, less a standard
-    deviation, and the modelled return that a tenth of the first rollouts exceed. width: of the widest option, in kernel
+    deviation, and a modelled return that a tenth of the first rollouts exceed. width: of the widest option, in kernel
     lengths. options, maxima: how many options there are, and how many solutions the model shows. settled: learning
     steps since that number last changed. outside: share of the newest rollouts that lie against or beyond the bounds of
     a uniform initial policy.
@@ -47,10 +47,10 @@ class Signs(NamedTuple):
 
 
 EXPLAINED = 0.1
-UNEXPLORED = 0.2
+UNEXPLORED = 0.4
 WIDTH = 2.5
 SETTLED = 3
-OUTSIDE = 0.1
+OUTSIDE = 0.2
 
 
 def find_doubts(signs: Signs) -> tuple[Doubt, ...]:

@@ -37,7 +37,6 @@ ACCEPTANCE, ADAPTATION = 0.3, 0.3  # share of moves to accept, and how fast thei
 FIRST_MOVE = 0.6  # of the longest
 LONGEST = 0.5  # move, in kernel lengths: longer ones hop to the better solution and leave the lesser
 ACTIVE = 3.0  # deviations: along longer lengths nothing is to be found
-MARGIN = 0.1  # over which the density of the initial policy falls outside its bounds, in deviations
 
 
 class View(NamedTuple):
@@ -159,13 +158,15 @@ def sample(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Samples [s, xi] [M, S + D] from those starts, and their scores [M]. `temperature` is the T of f in scores.
 
-    pi_0 is flat within the `bounds` [D] of the parameters or, where there are none, a standard Gaussian.
+    pi_0 is flat within the `bounds` [D] of the parameters and 0 beyond, where the process knows nothing and may rise
+    to any height; without bounds it is a standard Gaussian.
     """
     z = np.roll(starts, -context_size, axis=1)
     size = z.shape[1] - context_size
     moves = np.zeros((size, size))
     moves[: len(landscape.view.L)] = landscape.view.L
-    low, high = bounds if bounds is not None else (np.zeros(size), np.zeros(size))
+    low, high = bounds if bounds is not None else (np.full(size, -np.inf), np.full(size, np.inf))
+    z[:, :size] = np.clip(z[:, :size], low, high)
     moved, values = _anneal(
         key,
         single(process._replace(K_inverse=jnp.zeros((0, 0)))),
@@ -174,7 +175,7 @@ def sample(
         single(moves),
         single(low),
         single(high),
-        single(MARGIN if bounds is not None else 1.0),
+        single(0.0 if bounds is not None else 1.0),
         single(temperature),
     )
     return np.roll(np.asarray(moved, dtype=float), context_size, axis=1), np.asarray(values, dtype=float)
@@ -194,7 +195,7 @@ def _anneal(
     moves: Float[Array, "D D"],
     low: Float[Array, " D"],
     high: Float[Array, " D"],
-    margin: Float[Array, ""],
+    pull: Float[Array, ""],
     temperature: Float[Array, ""],
 ) -> tuple[Float[Array, "M Z"], Float[Array, " M"]]:
     """The samples after all steps, and their scores. Moves are so large that a share ACCEPTANCE is accepted."""
@@ -202,8 +203,8 @@ def _anneal(
 
     def log_initial(z: Array) -> Array:
         xi = z[:, :size]
-        outside = jnp.maximum(low[None] - xi, 0.0) + jnp.maximum(xi - high[None], 0.0)
-        return -0.5 * jnp.sum((outside / margin) ** 2, axis=1)
+        inside = jnp.all((xi >= low[None]) & (xi <= high[None]), axis=1)
+        return jnp.where(inside, -0.5 * pull * jnp.sum(xi**2, axis=1), -jnp.inf)
 
     def step(t: Array | int, state: tuple[Array, ...]) -> tuple[Array, ...]:
         z, score, length = state

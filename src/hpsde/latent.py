@@ -65,13 +65,15 @@ def find_solutions(
     axes = landscape.axes_of(surveyed, moved.shape[1])
     lengths = np.minimum(np.exp(np.asarray(surveyed.hyperparameters.log_lengths)), 1.0)
     coordinates = np.roll(moved, -size, axis=1) @ axes.T / lengths
+    # Log odds have no highest: no rollout shows one.
+    highest = np.inf if surveyed.binary else float(landscape.scores_of(surveyed, data.returns[chosen]).max())
     usable = np.flatnonzero(data.mask)
     anchors = usable[gp.spread_subset(len(usable), discovery.ANCHORS if size else 1)]
     found = discovery.discover(
         rng,
         discovery.Given(moved[:, :size], moved[:, size:], data.features[rows], scores, counts, coordinates),
         (data.contexts[anchors], data.features[anchors]),
-        valleys.Model(process, jnp.asarray(axes), jnp.asarray(surveyed.view.L), surveyed.temperature),
+        valleys.Model(process, jnp.asarray(axes), jnp.asarray(surveyed.view.L), surveyed.temperature, highest),
         surveyed.view,
         last,
         fresh,

@@ -33,12 +33,16 @@ DOUBT = 1.0  # standard deviations of the difference that a dip must exceed
 
 
 class Model(NamedTuple):
-    """The process, its axes [E, Z], the way back from y to parameters L [K, D], and T in its scores."""
+    """The process, its axes [E, Z], the way back from y to parameters L [K, D], and T in its scores.
+
+    highest: score that any rollout had; what the process believes to be higher has not been seen.
+    """
 
     process: gp.GP
     axes: Float[Array, "E Z"]
     L: Float[Array, "K D"]
     temperature: float
+    highest: float = np.inf
 
 
 def heights(model: Model, curves: np.ndarray, contexts: np.ndarray) -> np.ndarray:
