@@ -124,6 +124,15 @@ def test_a_ridge_far_below_the_best_is_no_solution():
         assert len(set(groups_of(low, curves_of(-1.5, 0.0, 1.5))) - {-1}) == wanted
 
 
+def test_what_no_rollout_has_reached_is_no_measure_for_the_others(model):
+    """A phantom that the process believes to be three times as high as all it has seen."""
+    high = make_model(lambda xi, s: three_lines(xi, s, (1.0, 1.0, 3.0)))
+    curves = curves_of(-1.5, 0.0, 1.5)
+    assert_array_equal(groups_of(high, curves), [-1, -1, 2])
+    assert_array_equal(groups_of(high._replace(highest=1.0), curves), [0, 1, 2])
+    assert_array_equal(groups_of(model._replace(highest=1.1), curves), groups_of(model, curves))
+
+
 def test_lines_that_cross_are_two_solutions():
     cross = make_model(lambda xi, s: np.exp(-0.5 * ((np.abs(xi) - np.abs(s)) / 0.3) ** 2), temperature=0.2)
     curves = np.concatenate([curves_of(0.0, slope=1.0), curves_of(0.0, slope=-1.0)])
@@ -427,3 +436,30 @@ def test_a_birth_is_judged_by_the_leaders_of_groups_not_by_an_option_that_strays
     # A curve that is not clearly separate from the leader belongs to its group.
     near = discovery.Groups(np.array([0, 1, 0]), np.zeros(3), np.where(shares == 1.0, 0.4, shares))
     assert_array_equal(discovery.without_doubtful_births(near, 2), [0, 0, 0])
+
+
+# ---------------------------------------------------------------- guesses
+
+
+def test_a_birth_that_is_not_known_to_be_good_is_a_guess_and_an_old_option_is_none():
+    """The rollouts end at xi = 0.9: the process hardly knows the line at 1.5, and knows the others."""
+    z = np.random.default_rng(0).uniform([-2.5, -1.5], [0.9, 1.5], (500, 2))
+    z = np.concatenate([z, [[1.5, 0.0]]])
+    hyperparameters = gp.Hyperparameters(jnp.log(jnp.asarray([LENGTH, 1.5])), jnp.asarray(0.0), jnp.log(0.3))
+    process = gp.posterior(hyperparameters, z, three_lines(z[:, 0], z[:, 1]), np.ones(len(z), dtype=bool))
+    unsure = Model(process, jnp.eye(2), jnp.asarray(VIEW.L), 0.3)
+    found = find(unsure, last=options_at([-1.5, 0.0]))
+    assert offsets_of(found) == [-1.5, 0.0, None, None]
+    policies = discovery.guessed_policies(found)
+    assert_allclose(np.asarray(policies.b)[:, 0], [1.5], atol=0.1)
+    assert_allclose(np.asarray(policies.w)[:, 0, 0], [0.3], atol=0.1)
+    # The same as an old option stays, and where nothing was known before everything is new.
+    assert offsets_of(find(unsure, last=options_at([-1.5, 0.0, 1.5])))[2] == 1.5
+    assert not len(find(unsure).guesses)
+    assert find(unsure).kept.sum() == 3
+
+
+def test_a_birth_that_is_known_to_be_good_is_no_guess(model):
+    found = find(model, last=options_at([-1.5, 0.0]))
+    assert not len(found.guesses)
+    assert offsets_of(found)[2] == 1.5

@@ -447,10 +447,24 @@ def test_the_kernel_of_success_lasts_until_the_rollouts_have_grown():
         assert later.start.fitted == (60 if old else fitted)
 
 
-def test_the_kernel_of_other_returns_is_fitted_to_all_rollouts_every_time(plain):
-    """Without noise where there was some: it is gone at once."""
-    again = fit(**SMALL, start=plain.start)
-    assert again.process.hyperparameters.log_noise < plain.process.hyperparameters.log_noise - 0.7
+def test_the_kernel_of_other_returns_lasts_until_the_rollouts_have_grown(plain):
+    """Without noise where there was some: it is gone with the next fit."""
+    for fitted, old in ((int(60 / surface.REFIT), True), (60, False)):
+        again = fit(**SMALL, start=plain.start._replace(fitted=fitted))
+        less = again.process.hyperparameters.log_noise - plain.process.hyperparameters.log_noise
+        assert (less < -0.7) == old
+        assert again.start.fitted == (60 if old else fitted)
+
+
+def test_a_kernel_that_lasts_is_that_of_the_returns_whatever_the_scores_unit(plain):
+    """Returns clipped elsewhere have other scores; signal and noise in returns stay what they were."""
+    low = make_rollouts(1, 60)[2]
+    low[:3] = -40.0
+    again = fit(**SMALL, returns=low, start=plain.start)
+    assert not np.isclose(again.unit, plain.unit, rtol=0.05)
+    for name in ("log_signal", "log_noise"):
+        one, other = (float(np.exp(getattr(each.process.hyperparameters, name)) * each.unit) for each in (plain, again))
+        assert_allclose(one, other, rtol=1e-9)
 
 
 def test_returns_that_are_no_longer_success_or_failure_have_a_kernel_of_their_own():

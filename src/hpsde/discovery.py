@@ -20,11 +20,12 @@ from hpsde.landscape import View
 from hpsde.policy_mixture import Posterior
 
 LEAST = 0.1  # share of the counts that a component needs, in units of the share of an option
-FRESH_STARTS = 3  # of the mixture, whenever the landscape is new
+FRESH_STARTS = 3  # of the mixture the first time; later one, whenever the landscape is new
 LOYALTY = 10.0  # nats that a fresh start must gain over the one from the last options
 ANCHORS = 24  # contexts in which candidates are compared
 GOOD, HALF = 3.0, 0.5  # T below the best that a solution may be in a context, and share of the way down to the mean
 SHOWN = 0.25  # of the contexts in which two candidates are good: where so many show a valley, they are two
+CERTAIN = 2.0  # posterior deviations by which a birth must be good, or it is a guess
 BIRTH = 0.5  # the same, where one of the two is an option and the other would be a new one
 REDUNDANT = 0.75  # of the contexts in which a candidate is good: where so many show no valley to another, it is none
 NEIGHBOURS = 5  # nearest candidates that each is compared with
@@ -59,8 +60,8 @@ class Found(NamedTuple):
     """The mixture, the option slot of each component [C] (-1: none), and what became of the options.
 
     kept [O], born [O], died [O]: which slots hold an option, a new one, or one no more. absent [O]: which options are
-    kept although this search has found no valley to another. separate: how many maxima the mixture had before they were
-    limited to O_max. unexplored: see landscape.py.
+    kept although this search has found no valley to another. guesses: components that may be solutions. separate: how
+    many maxima the mixture had before they were limited to O_max. unexplored: see landscape.py.
     """
 
     posterior: Posterior
@@ -71,6 +72,7 @@ class Found(NamedTuple):
     born: np.ndarray
     died: np.ndarray
     absent: np.ndarray
+    guesses: np.ndarray
     bound: float
     warm: bool
     separate: int
@@ -122,7 +124,9 @@ def discover(
         means = np.asarray(gaussian.means(last.options, jnp.asarray(phi)))[old] @ view.V
         curves = np.concatenate([curves, means])
     groups = separate_groups(model, curves, contexts)
-    return _number(fitted, features, view, groups, curves, new, old, max_options, last, warm)
+    guesses = find_guesses(groups, len(new), model, curves, contexts) if len(old) else np.zeros(0, dtype=int)
+    groups = groups._replace(labels=np.where(np.isin(groups.labels, guesses), -1, groups.labels))
+    return _number(fitted, features, view, groups, curves, new, old, new[guesses], max_options, last, warm)
 
 
 def make_samples(
@@ -261,6 +265,25 @@ def _valleys(model: valleys.Model, curves: np.ndarray, contexts: np.ndarray, goo
     return np.where(unknown[:, :, None] & np.isnan(result), 1.0, result)
 
 
+def find_guesses(
+    groups: Groups, count: int, model: valleys.Model, curves: np.ndarray, contexts: np.ndarray
+) -> np.ndarray:
+    """Births, groups of the first `count` candidates alone, that are not known to be good; by their leaders.
+
+    In most contexts in which it is good, a birth must be so by CERTAIN posterior deviations. A guess may be tried.
+    """
+    heights = valleys.heights(model, curves, contexts)
+    best = np.minimum(heights.max(axis=0), model.highest)
+    least = best - tolerance(best, model.temperature, float(model.process.mean))
+
+    def is_known(g: int) -> bool:
+        sure = heights[g] - CERTAIN * valleys.deviations_at(model, curves[g], contexts) >= least
+        return bool(np.mean(sure[heights[g] >= least]) > HALF)
+
+    births = np.setdiff1d(groups.labels[groups.labels >= 0], groups.labels[count:])
+    return np.array([g for g in births.tolist() if not is_known(g)], dtype=int)
+
+
 def without_doubtful_births(groups: Groups, count: int) -> np.ndarray:
     """Labels [C] of the candidates, the first `count` of them new and the others options that were there before.
 
@@ -284,6 +307,7 @@ def _number(
     curves: np.ndarray,
     new: np.ndarray,
     old: np.ndarray,
+    guesses: np.ndarray,
     max_options: int,
     last: Last | None,
     warm: bool,
@@ -316,15 +340,15 @@ def _number(
     slots = np.full(len(np.asarray(posterior.active)), -1)
     for k, c in enumerate(new):
         slots[c] = slot_of.get(labels[k], -1) if labels[k] in names else -1
-    posterior, slots = _with_old(
-        posterior, slots, features, view, [*(slot_of[g] for g in names), *np.flatnonzero(absent).tolist()], last
-    )
+    wanted = [*(slot_of[g] for g in names), *np.flatnonzero(absent).tolist()]
+    posterior, slots = _with_old(posterior, slots, features, view, wanted, guesses, last)
     kept = np.isin(np.arange(max_options), slots[slots >= 0])
     posterior = posterior._replace(active=jnp.asarray(slots >= 0))
     born = np.array([slot_of[g] for g in names if not any(labels[C + k] == g for k in range(len(old)))], dtype=int)
     is_born = np.isin(np.arange(max_options), born)
     died = before & (~kept | is_born)
-    return Found(posterior, slots, features, view, kept, is_born, died, absent, fitted.bound, warm, separate)
+    found = (posterior, slots, features, view, kept, is_born, died, absent, guesses)
+    return Found(*found, fitted.bound, warm, separate)
 
 
 def _with_old(
@@ -333,6 +357,7 @@ def _with_old(
     features: Features,
     view: View,
     wanted: list[int],
+    guesses: np.ndarray,
     last: Last | None,
 ) -> tuple[Posterior, np.ndarray]:
     """The mixture with a component for every wanted option that has none: the old option itself."""
@@ -341,7 +366,7 @@ def _with_old(
         return posterior, slots
     M, S, Lambda = (np.array(each) for each in (posterior.M, posterior.S, posterior.Lambda))
     nu, alpha, slots = np.array(posterior.nu), np.array(posterior.alpha), slots.copy()
-    free = np.flatnonzero(slots < 0)
+    free = np.setdiff1d(np.flatnonzero(slots < 0), guesses)
     typical = max(float(np.median(alpha[:-1][slots >= 0])) if (slots >= 0).any() else 1.0, 1.0)
     for o, c in zip(missing, free, strict=False):
         b, w = np.asarray(last.options.b)[o] @ view.V, np.asarray(last.options.w)[o] @ view.V
@@ -365,17 +390,27 @@ def assign(found: Found, parameters: np.ndarray, phi: np.ndarray, without: np.nd
 
 
 def component_policies(found: Found, max_options: int) -> LinearGaussian:
-    """The option policies as the mixture has them: the heaviest component of each; unseen directions as at first."""
-    D = len(found.view.V)
-    features, M = found.features, np.asarray(found.posterior.M)
-    b, w = features.raw(M)
-    unseen = np.eye(D) - found.view.V @ found.view.L
-    S = np.asarray(found.posterior.S) / np.asarray(found.posterior.nu)[:, None, None]
-    result_b, result_w = np.zeros((max_options, D)), np.zeros((max_options, w.shape[1], D))
-    Sigma = np.tile(np.eye(D), (max_options, 1, 1))
+    """The option policies as the mixture has them: the heaviest component of each."""
+    alpha = np.asarray(found.posterior.alpha)
+    heaviest = np.full(max_options, -1)
     for o in np.flatnonzero(found.kept):
         mine = np.flatnonzero(found.slots == o)
-        c = mine[int(np.argmax(np.asarray(found.posterior.alpha)[mine]))]
-        result_b[o], result_w[o] = b[c] @ found.view.L, w[c] @ found.view.L
-        Sigma[o] = found.view.L.T @ S[c] @ found.view.L + unseen @ unseen.T
-    return LinearGaussian(*(jnp.asarray(each) for each in (result_b, result_w, Sigma)))
+        heaviest[o] = mine[int(np.argmax(alpha[mine]))]
+    return _policies_of(found, heaviest)
+
+
+def guessed_policies(found: Found) -> LinearGaussian:
+    """The policies of components that may be solutions."""
+    return _policies_of(found, found.guesses)
+
+
+def _policies_of(found: Found, components: np.ndarray) -> LinearGaussian:
+    """The policies of components, as wide as at first along unseen directions; -1: a standard Gaussian."""
+    D = len(found.view.V)
+    b, w = found.features.raw(np.asarray(found.posterior.M)[components])
+    unseen = np.eye(D) - found.view.V @ found.view.L
+    S = np.asarray(found.posterior.S)[components] / np.asarray(found.posterior.nu)[components, None, None]
+    Sigma = found.view.L.T @ S @ found.view.L + unseen @ unseen.T
+    there = components >= 0
+    values = (b @ found.view.L * there[:, None], w @ found.view.L * there[:, None, None])
+    return LinearGaussian(*(jnp.asarray(each) for each in (*values, np.where(there[:, None, None], Sigma, np.eye(D)))))

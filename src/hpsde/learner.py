@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from hpsde import gp, latent, scouting
+from hpsde import discovery, gaussian, gp, latent, scouting
 from hpsde._padding import pad_rows, padded_size
 from hpsde._precision import double_precision
 from hpsde._shapes import Array
@@ -83,16 +84,46 @@ class HPSDE(Learner):
     def _scouts(self, key: Array, rows: np.ndarray, policy: HierarchicalPolicy) -> tuple[np.ndarray, np.ndarray]:
         """Which of the contexts [N, S] scouts go out in (scouting.py), and their parameters."""
         none = np.zeros(0, dtype=int), np.zeros((0, self.parameter_size))
-        surveyed, frame = self._memory.landscape, self._frame
-        key_count, key_rows, key_pool = jax.random.split(key, 3)
+        key_count, key_rows, key_pool, key_guess = jax.random.split(key, 4)
         gone = int(np.sum((self.rollouts.behaviour == 0) & ~self.rollouts.failed)) - self.initial_rollouts
         count = int(self.settings.scouts * len(rows) + float(jax.random.uniform(key_count)))
-        count = min(count, scouting.MOST - gone)
-        # NaN: nothing is known of that.
-        if surveyed is None or frame is None or count <= 0 or self.info.unexplored < scouting.UNSEEN:
+        if self._memory.landscape is None or self._frame is None or count <= 0:
             return none
-        some = np.asarray(jax.random.permutation(key_rows, len(rows)))[:count]
-        drawn = self._initial.sample(key_pool, np.repeat(rows[some], scouting.POOL, axis=0))
+        order = np.asarray(jax.random.permutation(key_rows, len(rows)))
+        guessed, tried = self._tries(key_guess, rows, order[:count], gone)
+        others = order[len(guessed) : min(count, len(guessed) + scouting.MOST - gone)]
+        # NaN: nothing is known of that.
+        if not len(others) or self.info.unexplored < scouting.UNSEEN:
+            return guessed, tried
+        some, unseen = self._unseen(key_pool, rows, others, policy)
+        return np.concatenate([guessed, some]), np.concatenate([tried, unseen])
+
+    def _tries(self, key: Array, rows: np.ndarray, some: np.ndarray, gone: int) -> tuple[np.ndarray, np.ndarray]:
+        """Which of `some` contexts guesses are tried in, each in scouting.TRIES of them, and their parameters."""
+        found, frame = self._memory.found, self._frame
+        most = int(scouting.MOST_TRIED * len(self.rollouts)) - gone
+        count = 0 if found is None else min(len(some), scouting.TRIES * len(found.guesses), most)
+        if found is None or frame is None or count <= 0:
+            return np.zeros(0, dtype=int), np.zeros((0, self.parameter_size))
+        some = some[:count]
+        policies = discovery.guessed_policies(found)
+        which, phi = np.arange(count) % len(found.guesses), jnp.asarray(frame.features(rows[some]))
+        means = np.asarray(gaussian.means(policies, phi))[which, np.arange(count)]
+        factors = np.linalg.cholesky(np.asarray(policies.Sigma))[which]
+        noise = np.asarray(jax.random.normal(key, means.shape))
+        parameters = frame.units.raw_parameters(means + np.einsum("nde,ne->nd", factors, noise))
+        known = self._initial.log_density(rows[some], parameters)
+        possible = np.ones(count, dtype=bool) if known is None else np.isfinite(known)
+        return some[possible], parameters[possible]
+
+    def _unseen(
+        self, key: Array, rows: np.ndarray, some: np.ndarray, policy: HierarchicalPolicy
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """In which of `some` contexts there is ground worth a look, and the parameters there."""
+        surveyed, frame, count = self._memory.landscape, self._frame, len(some)
+        if surveyed is None or frame is None:
+            raise RuntimeError("there is no landscape yet")
+        drawn = self._initial.sample(key, np.repeat(rows[some], scouting.POOL, axis=0))
         contexts, standard = frame.units.contexts(rows[some]), frame.units.parameters(drawn)
         means = frame.units.parameters(policy.option_means(rows[some]).reshape(-1, self.parameter_size))
         pools = standard.reshape(count, scouting.POOL, -1)

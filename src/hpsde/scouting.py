@@ -24,6 +24,8 @@ UNSEEN = 0.05  # share of the variance between the first rollouts that must be l
 POOL = 32  # draws from the initial policy that a scout chooses from
 DOUBT = 4.0  # posterior deviations by which the model may be wrong
 MOST = 50  # scouts in all: in many dimensions no number of them would see everything
+TRIES = 5  # of each guess, between two learning steps,
+MOST_TRIED = 0.15  # and of all rollouts so far, together with other scouts
 
 
 class Scouts(NamedTuple):

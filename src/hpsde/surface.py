@@ -139,10 +139,11 @@ def fit_scores(
         start = start._replace(mean=mean)
         process = gp_binary.condition_binary(hyperparameters, seen, success, known, mean)
     else:
-        if hyperparameters is None or old:
+        if hyperparameters is None or start.mean is not None or old:  # odds were fitted before
             hyperparameters = _likeliest_process(seen, y, known, hyperparameters, settings)
         else:
             hyperparameters = _rescaled(hyperparameters, start.unit / unit)
+        start = start._replace(mean=None)
         process = gp.posterior(hyperparameters, seen, y, known)
     start = start._replace(hyperparameters=hyperparameters, fitted=len(rows) if old else start.fitted, unit=unit)
     axes = None if start.axes is None else jnp.asarray(start.axes)

@@ -58,6 +58,13 @@ def heights_at(model: Model, y: np.ndarray, contexts: np.ndarray) -> np.ndarray:
     return np.asarray(values, dtype=float)[: len(y)]
 
 
+def deviations_at(model: Model, y: np.ndarray, contexts: np.ndarray) -> np.ndarray:
+    """Posterior standard deviation [B] of m at places y [B, K] in contexts [B, S]."""
+    rows = _padded(len(y))
+    points = pad_rows(np.concatenate([y @ np.asarray(model.L), contexts], axis=1) @ np.asarray(model.axes).T, rows)
+    return np.sqrt(np.maximum(np.asarray(_variance(model.process, jnp.asarray(points))), 0.0))[: len(y)]
+
+
 def are_separate(model: Model, first: np.ndarray, second: np.ndarray, contexts: np.ndarray) -> np.ndarray:
     """Whether there is a valley [B] between places y [B, K] and [B, K] in contexts [B, S]."""
     deep = np.zeros(len(first), dtype=bool)
@@ -95,6 +102,11 @@ def _points(axes: Array, L: Array, y: Array, s: Array) -> Array:
 @jax.jit
 def _heights(process: gp.GP, axes: Array, L: Array, y: Float[Array, "B K"], s: Float[Array, "B S"]) -> Array:
     return gp.predict_mean(process, _points(axes, L, y, s))
+
+
+@jax.jit
+def _variance(process: gp.GP, points: Float[Array, "B E"]) -> Float[Array, " B"]:
+    return gp.predict(process, points)[1]
 
 
 @functools.partial(jax.jit, static_argnames="climbs")

@@ -41,7 +41,7 @@ from hpsde.errors import FileFormatError
 from hpsde.policy import HierarchicalPolicy
 from hpsde.rollouts import Units
 
-FORMAT, VERSION = "hpsde-learner", 8
+FORMAT, VERSION = "hpsde-learner", 9
 
 CLASSES = {
     kind.__name__: kind
