@@ -77,9 +77,9 @@ def make_given(offsets, n=240, seed=0):
     return Given(s, xi, s, scores, np.full(n, 0.8), np.hstack([xi / LENGTH, s / 1.5]))
 
 
-def find(model, offsets=(-1.5, 0.0, 1.5), last=None, fresh=True, seed=0, slots=O):
+def find(model, offsets=(-1.5, 0.0, 1.5), last=None, fresh=True, seed=0, slots=O, tries=True):
     rng = np.random.default_rng(seed)
-    return discover(rng, make_given(offsets), (ANCHORS, ANCHORS), model, VIEW, last, fresh, slots)
+    return discover(rng, make_given(offsets), (ANCHORS, ANCHORS), model, VIEW, last, fresh, slots, tries)
 
 
 def offsets_of(found, slots=O):
@@ -457,6 +457,8 @@ def test_a_birth_that_is_not_known_to_be_good_is_a_guess_and_an_old_option_is_no
     assert offsets_of(find(unsure, last=options_at([-1.5, 0.0, 1.5])))[2] == 1.5
     assert not len(find(unsure).guesses)
     assert find(unsure).kept.sum() == 3
+    # Nor is there a guess where nobody would try it.
+    assert offsets_of(find(unsure, last=options_at([-1.5, 0.0]), tries=False))[2] == 1.5
 
 
 def test_a_birth_that_is_known_to_be_good_is_no_guess(model):

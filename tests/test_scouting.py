@@ -9,7 +9,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 import hpsde
 import small
-from hpsde import gp, scouting, surface
+from hpsde import discovery, gp, scouting, surface
 from hpsde._compilations import count_compilations
 from hpsde.ask_tell import made_by
 from hpsde.gp_model import JITTER
@@ -457,3 +457,37 @@ def test_scouts_are_a_share():
     for share in (-0.1, 1.1, float("nan")):
         with pytest.raises(hpsde.InputError, match="scouts must lie between 0"):
             hpsde.Settings(scouts=share)
+
+
+# ---------------------------------------------------------------- guesses
+
+
+def with_guess(**changes):
+    """A learner that knows of no hole, and whose one option is a guess, too."""
+    learner = make(**changes)
+    assert learner.policy is not None
+    found = learner._memory.found
+    (component,) = np.flatnonzero(found.slots >= 0)[:1]
+    learner._memory = learner._memory._replace(found=found._replace(guesses=np.array([component])))
+    return learner
+
+
+def test_a_guess_is_tried_a_few_times_as_its_component_says(monkeypatch):
+    monkeypatch.setattr(scouting, "UNSEEN", 1.0)  # no other scouts
+    learner = with_guess(scouts=0.5)
+    sent = [(each.parameters, each.option == INITIAL) for each in proposals(learner)]
+    assert {int(scouts.sum()) for _, scouts in sent} == {scouting.TRIES}
+    tried = np.concatenate([parameters[scouts] for parameters, scouts in sent])
+    policies = discovery.guessed_policies(learner._memory.found)
+    standard = learner._frame.units.parameters(tried)
+    (first,) = np.sqrt(np.asarray(policies.Sigma)[:, 0, 0])
+    assert np.all(np.abs(standard[:, 0] - np.asarray(policies.b)[0, 0]) < 5.0 * first + 2.0 * np.abs(policies.w).max())
+    assert np.all(np.abs(tried) <= 1.0)  # what the initial policy cannot do is not tried
+
+
+def test_guesses_are_no_more_than_a_share_of_what_is_asked_and_of_all_rollouts(monkeypatch):
+    monkeypatch.setattr(scouting, "UNSEEN", 1.0)
+    assert {int(np.sum(each.option == INITIAL)) for each in proposals(with_guess(scouts=0.1))} <= {3, 4}
+    monkeypatch.setattr(scouting, "MOST_TRIED", 2.5 / FIRST)
+    assert {int(np.sum(each.option == INITIAL)) for each in proposals(with_guess(scouts=0.5))} <= {1, 2}
+    assert len(sent_by(with_guess(scouts=0.0))) == 0

@@ -109,8 +109,12 @@ def discover(
     last: Last | None,
     fresh: bool,
     max_options: int,
+    tries: bool = True,
 ) -> Found:
-    """The solutions. `anchors`: contexts [A, S] and their features [A, F]."""
+    """The solutions. `anchors`: contexts [A, S] and their features [A, F].
+
+    tries: births that are not known to be good are guesses, which somebody will try.
+    """
     features = fit_features(given.features)
     samples = make_samples(given.parameters, given.features, given.counts, features, view)
     components = max(COMPONENTS, 2 * max_options)
@@ -124,7 +128,9 @@ def discover(
         means = np.asarray(gaussian.means(last.options, jnp.asarray(phi)))[old] @ view.V
         curves = np.concatenate([curves, means])
     groups = separate_groups(model, curves, contexts)
-    guesses = find_guesses(groups, len(new), model, curves, contexts) if len(old) else np.zeros(0, dtype=int)
+    guesses = np.zeros(0, dtype=int)
+    if len(old) and tries:
+        guesses = find_guesses(groups, len(new), model, curves, contexts)
     groups = groups._replace(labels=np.where(np.isin(groups.labels, guesses), -1, groups.labels))
     return _number(fitted, features, view, groups, curves, new, old, new[guesses], max_options, last, warm)
 

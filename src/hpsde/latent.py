@@ -78,6 +78,7 @@ def find_solutions(
         last,
         fresh,
         settings.max_options,
+        settings.scouts > 0.0,
     )
     first = np.flatnonzero(data.initial[chosen])
     found = found._replace(unexplored=landscape.unexplored(surveyed, process, first))

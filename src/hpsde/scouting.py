@@ -5,6 +5,9 @@ where it knows little. In a scout's context some parameters are drawn from the i
 to be as good as a solution must be, and may be, m < m* - tolerance <= m + DOUBT sd, m* being the score of the best
 option, are worth a look, and of these the scout takes the one that may be best. Where none may be good there is no
 scout, and none where hardly any variance is left between the first rollouts.
+
+What the search takes for a solution, but does not know to be good (discovery.py), is a guess: a few scouts try it, as
+its component of the mixture would. Then it is known to be good, and an option is born, or it is gone.
 """
 
 from __future__ import annotations
