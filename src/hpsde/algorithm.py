@@ -65,7 +65,7 @@ class Estimate(NamedTuple):
 class StepInfo(NamedTuple):
     """What a plot, a test or a doubt needs to know of one re-estimation.
 
-    explained: R^2 of the rollouts, each predicted from the others. unexplored: share of the variance that is left
+    explained: R^2 of the first rollouts, each predicted from all others. unexplored: share of the variance that is left
     between the first rollouts. maxima: solutions that the model shows. width: of the widest option, in kernel lengths.
     best_first: a modelled return that a tenth of the first rollouts exceed. outliers: rollouts whose returns are not
     believed.
@@ -124,7 +124,7 @@ def reestimate(
         warm=found.warm,
         born=born,
         died=died,
-        explained=float("nan") if approximated is None else surface.explained(approximated),
+        explained=float("nan") if approximated is None else surface.explained(approximated, data.initial),
         maxima=0 if found.found is None else found.found.separate,
         width=widest(policies, found, surveyed),
         unexplored=float("nan") if found.found is None else found.found.unexplored,

@@ -27,7 +27,7 @@ class Doubt:
 class Signs(NamedTuple):
     """What a learner knows of its own work after a learning step; NaN where something is not known.
 
-    explained: R^2 of the rollouts, each predicted from the others. unexplored: share of the variance that is left
+    explained: R^2 of the first rollouts, each predicted from all others. unexplored: share of the variance that is left
     between the first rollouts. expected, best_first: the return that is expected of the policy, less a standard
     deviation, and a modelled return that a tenth of the first rollouts exceed. width: of the widest option, in kernel
     lengths. options, maxima: how many options there are, and how many solutions the model shows. settled: learning
@@ -65,8 +65,8 @@ def find_doubts(signs: Signs) -> tuple[Doubt, ...]:
         doubt(
             "unexplained",
             share,
-            f"The model explains {100 * share:.0f} % of the returns' variance: it hardly knows what they depend on. "
-            "More initial rollouts may help; check that the returns depend on the parameters at all.",
+            f"The model explains {100 * share:.0f} % of the first returns' variance: it hardly knows what they "
+            "depend on. More initial rollouts may help; check that the returns depend on the parameters at all.",
         )
     if signs.unexplored > UNEXPLORED:
         doubt(

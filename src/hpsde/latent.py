@@ -65,8 +65,9 @@ def find_solutions(
     axes = landscape.axes_of(surveyed, moved.shape[1])
     lengths = np.minimum(np.exp(np.asarray(surveyed.hyperparameters.log_lengths)), 1.0)
     coordinates = np.roll(moved, -size, axis=1) @ axes.T / lengths
-    # Log odds have no highest: no rollout shows one.
-    highest = np.inf if surveyed.binary else float(landscape.scores_of(surveyed, data.returns[chosen]).max())
+    highest = float(landscape.scores_of(surveyed, data.returns[chosen]).max())
+    if surveyed.binary:  # n rollouts cannot show higher log odds than that all of n succeed
+        highest = float(np.log(len(chosen) + 1.0))
     usable = np.flatnonzero(data.mask)
     anchors = usable[gp.spread_subset(len(usable), discovery.ANCHORS if size else 1)]
     found = discovery.discover(

@@ -167,12 +167,15 @@ def fitted_scores(found: Surface) -> np.ndarray:
     return y - noise * beta
 
 
-def explained(found: Surface) -> float:
+def explained(found: Surface, first: np.ndarray | None = None) -> float:
     """R^2 of the returns' scores, each predicted from all others: 1 - sum (beta_i / (K^-1)_ii)^2 / sum y_i^2.
 
-    For success or failure it is the share of the deviance that the odds explain.
+    For success or failure it is the share of the deviance that the odds explain. `first` [N]: of these rollouts alone,
+    where there are any among the points; returns of a policy that has converged differ by noise alone.
     """
     known = np.asarray(found.process.mask)
+    if first is not None and first[found.rows].any():
+        known = np.concatenate([first[found.rows], np.zeros(len(known) - len(found.rows), dtype=bool)])
     y = np.asarray(found.scores)[known]
     beta = np.asarray(found.process.beta)[known]
     if found.binary:
