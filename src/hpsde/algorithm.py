@@ -124,11 +124,11 @@ def reestimate(
         warm=found.warm,
         born=born,
         died=died,
-        explained=float("nan") if approximated is None else surface.explained(approximated, data.initial),
+        explained=explained(approximated, found),
         maxima=0 if found.found is None else found.found.separate,
         width=widest(policies, found, surveyed),
         unexplored=float("nan") if found.found is None else found.found.unexplored,
-        best_first=best_of_first(seen),
+        best_first=best_of_first(data, seen),
         outliers=data.rollouts - int(data.mask.sum()),
     )
     after = Memory(
@@ -219,15 +219,25 @@ def explored(
     return np.minimum(WIDEST, NOISE_SHARE * share)[:, None, None] ** 2 * (L.T @ L)[None]
 
 
-def best_of_first(seen: Data) -> float:
-    """A modelled return that a tenth of the first rollouts exceed, which a policy that has gained anything has, too.
-
-    It is somewhat less than their quantile: no policy exceeds a success that many first rollouts have.
+def explained(approximated: Surface | None, found: Latent) -> float:
+    """R^2 of the first rollouts, each predicted from all others by the landscape; where there is none, or returns are
+    success or failure, what the surface explains.
     """
-    first = seen.returns[seen.mask & seen.initial]
-    if not len(first):
+    if found.found is not None and np.isfinite(found.found.explained):
+        return found.found.explained
+    return float("nan") if approximated is None else surface.explained(approximated)
+
+
+def best_of_first(data: Data, seen: Data) -> float:
+    """A return that a policy which has gained anything exceeds: nearly the modelled one that a tenth of the first
+    rollouts exceed.
+
+    It is somewhat less: no policy exceeds a success that many first rollouts have.
+    """
+    first = data.mask & data.initial
+    if not first.any():
         return float("nan")
-    typical, best = np.quantile(first, [0.5, BEST])
+    typical, best = np.median(data.returns[first]), np.quantile(seen.returns[first], BEST)
     return float(typical + GAINED * (best - typical))
 
 

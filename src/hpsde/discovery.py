@@ -61,7 +61,7 @@ class Found(NamedTuple):
 
     kept [O], born [O], died [O]: which slots hold an option, a new one, or one no more. absent [O]: which options are
     kept although this search has found no valley to another. guesses: components that may be solutions. separate: how
-    many maxima the mixture had before they were limited to O_max. unexplored: see landscape.py.
+    many maxima the mixture had before they were limited to O_max. unexplored, explained: see landscape.py.
     """
 
     posterior: Posterior
@@ -77,6 +77,7 @@ class Found(NamedTuple):
     warm: bool
     separate: int
     unexplored: float = float("nan")
+    explained: float = float("nan")
 
 
 class Last(NamedTuple):

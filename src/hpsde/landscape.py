@@ -147,6 +147,16 @@ def unexplored(landscape: Landscape, process: gp.GP, first: np.ndarray) -> float
     return float(np.mean(np.clip((variance - noise) / signal, 0.0, 1.0)))
 
 
+def explained(landscape: Landscape, process: gp.GP, returns: np.ndarray, first: np.ndarray) -> float:
+    """R^2 of the first rollouts, points `first` of the process with these returns, each predicted from all others.
+
+    Rollouts of a policy that has converged differ by noise alone, and say nothing of it. NaN for success or failure.
+    """
+    if landscape.binary or not len(first):
+        return float("nan")
+    return surface.left_out_share(process, scores_of(landscape, returns), first)
+
+
 def sample(
     key: Array,
     landscape: Landscape,

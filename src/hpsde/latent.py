@@ -82,7 +82,10 @@ def find_solutions(
         settings.scouts > 0.0,
     )
     first = np.flatnonzero(data.initial[chosen])
-    found = found._replace(unexplored=landscape.unexplored(surveyed, process, first))
+    found = found._replace(
+        unexplored=landscape.unexplored(surveyed, process, first),
+        explained=landscape.explained(surveyed, process, data.returns[chosen[first]], first),
+    )
     return as_found(data, found, settings)._replace(new=True)
 
 

@@ -167,22 +167,25 @@ def fitted_scores(found: Surface) -> np.ndarray:
     return y - noise * beta
 
 
-def explained(found: Surface, first: np.ndarray | None = None) -> float:
+def explained(found: Surface) -> float:
     """R^2 of the returns' scores, each predicted from all others: 1 - sum (beta_i / (K^-1)_ii)^2 / sum y_i^2.
 
-    For success or failure it is the share of the deviance that the odds explain. `first` [N]: of these rollouts alone,
-    where there are any among the points; returns of a policy that has converged differ by noise alone.
+    For success or failure it is the share of the deviance that the odds explain.
     """
     known = np.asarray(found.process.mask)
-    if first is not None and first[found.rows].any():
-        known = np.concatenate([first[found.rows], np.zeros(len(known) - len(found.rows), dtype=bool)])
     y = np.asarray(found.scores)[known]
     beta = np.asarray(found.process.beta)[known]
     if found.binary:
         p, rate = np.clip(y - beta, 1e-12, 1.0 - 1e-12), np.clip(y.mean(), 1e-12, 1.0 - 1e-12)
         deviance, nothing = (-np.sum(np.log(np.where(y > 0.5, each, 1.0 - each))) for each in (p, rate))
         return float(1.0 - deviance / max(nothing, 1e-12))
-    residual = beta / np.maximum(np.diagonal(np.asarray(found.process.K_inverse))[known], 1e-300)
+    return left_out_share(found.process, y, known)
+
+
+def left_out_share(process: gp.GP, y: np.ndarray, points: np.ndarray) -> float:
+    """R^2 of some of the points of a process, whose scores are y, each predicted from all others."""
+    precision = np.diagonal(np.asarray(process.K_inverse))[points]
+    residual = np.asarray(process.beta)[points] / np.maximum(precision, 1e-300)
     return float(1.0 - np.mean(residual**2) / max(float(np.var(y)), 1e-300))
 
 
