@@ -183,7 +183,8 @@ def named(kept, born=None, before=None, new=True, following=4):
     found = None
     if born is not None:
         nobody = np.zeros(O, dtype=bool)
-        found = discovery.Found(*(None,) * 4, np.array(kept), np.array(born), nobody, nobody, 0.0, False, 0)
+        states = np.array(kept), np.array(born), nobody, nobody
+        found = discovery.Found(*(None,) * 4, *states, np.zeros(0, dtype=int), 0.0, False, 0)
     remembered = Memory(numbers=None if before is None else np.array(before), next_number=following)
     return number_options(Latent(np.array(kept), np.zeros((O, 1)), found=found, new=new), remembered)
 

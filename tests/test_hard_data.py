@@ -89,8 +89,9 @@ def test_units_of_returns_do_not_matter(reference, scale, shift):
     assert len(one.options) == len(other.options)
     np.testing.assert_allclose(learner.rollouts.parameters, reference.rollouts.parameters, atol=1e-5)
     np.testing.assert_allclose(other.act(contexts), one.act(contexts), atol=3e-5)
+    # Steps on the model are in single precision; over three learning steps its rounding grows to 1e-4 of a length.
     np.testing.assert_allclose(
-        other.expected_returns(contexts), scale * one.expected_returns(contexts) + shift, atol=1e-5 * scale
+        other.expected_returns(contexts), scale * one.expected_returns(contexts) + shift, atol=1e-4 * scale
     )
     assert learner.info.temperature == pytest.approx(scale * reference.info.temperature, rel=1e-4)
     assert learner.info.ess == pytest.approx(reference.info.ess, rel=1e-4)
