@@ -213,9 +213,8 @@ class Groups(NamedTuple):
 
 def separate_groups(model: valleys.Model, curves: np.ndarray, contexts: np.ndarray) -> Groups:
     """Candidates y [C, A, K] in contexts [A, S], grouped where the model shows no valley between them."""
-    heights = valleys.heights(model, curves, contexts)
-    best = np.minimum(heights.max(axis=0), model.highest)
-    good = heights >= best - tolerance(best, model.temperature, float(model.process.mean))
+    heights, least = _measured(model, curves, contexts)
+    good = heights >= least
     level = np.array([np.mean(h[g]) if g.any() else -np.inf for h, g in zip(heights, good, strict=True)])
     order = np.argsort(-level, kind="stable")
     valley = _valleys(model, curves, contexts, good)  # [C, C, A]: 1 valley, 0 none, NaN not known
@@ -229,6 +228,13 @@ def separate_groups(model: valleys.Model, curves: np.ndarray, contexts: np.ndarr
         nearest = min(higher, key=lambda j: shares[i, j], default=i)
         labels[i] = labels[nearest] if nearest != i and shares[i, nearest] < SHOWN else i
     return Groups(_without_redundant(labels, order, valley, good), level, shares)
+
+
+def _measured(model: valleys.Model, curves: np.ndarray, contexts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Heights [C, A] of candidates, and the least that is good in every context [A]."""
+    heights = valleys.heights(model, curves, contexts)
+    best = np.minimum(heights.max(axis=0), model.highest)
+    return heights, best - tolerance(best, model.temperature, float(model.process.mean))
 
 
 def _share(valley: np.ndarray, both: np.ndarray) -> float:
@@ -279,9 +285,7 @@ def find_guesses(
 
     In most contexts in which it is good, a birth must be so by CERTAIN posterior deviations. A guess may be tried.
     """
-    heights = valleys.heights(model, curves, contexts)
-    best = np.minimum(heights.max(axis=0), model.highest)
-    least = best - tolerance(best, model.temperature, float(model.process.mean))
+    heights, least = _measured(model, curves, contexts)
 
     def is_known(g: int) -> bool:
         sure = heights[g] - CERTAIN * valleys.deviations_at(model, curves[g], contexts) >= least
