@@ -22,7 +22,7 @@ import numpy as np
 from hpsde.experiments.gauntlet.rows import Key, Row, append_row, key, read_rows
 from hpsde.experiments.gauntlet.runner import Job, run_all
 
-SHORT, LONG = 420, 900  # rollouts in all; routes need more
+SHORT, LONG, LONGER = 420, 900, 1500  # rollouts in all; routes need more, and arms still more
 CELLS = {
     "ridges-3": SHORT,
     "ridges-6": SHORT,
@@ -48,7 +48,14 @@ CELLS = {
     "integers": SHORT,
     "many-10-three": SHORT,
     "bumps-2d-3-at-100": SHORT,
+    "levels-3": SHORT,
+    "levels-parameters2-3": SHORT,
+    "walls-2": LONG,
     "walls-3": LONG,
+    "walls-4": LONG,
+    "walls-6": LONG,
+    "arm-kuka": LONGER,
+    "arm-panda": LONGER,
 }
 
 DEFAULT = "default"

@@ -71,6 +71,7 @@ def by_hand(gate="softmax", context_size=1, parameter_size=2, features=None, fea
         generator.normal(-300.0, 1.0, D),
         generator.uniform(5.0, 9.0, D),
         slanted(D, seed=2),
+        np.zeros(1 + 2 * S),
     )
     return HierarchicalPolicy(
         standard_options=LinearGaussian(

@@ -109,8 +109,8 @@ def test_a_group_is_named_by_its_highest_curve_whose_height_it_has(model):
     found = separate_groups(model, curves_of(-1.42, -1.5, 1.5), ANCHORS)
     assert isinstance(found, Groups)
     assert_array_equal(found.labels, [1, 1, 2])
-    assert_allclose(found.heights[1:], 1.0, atol=0.03)
-    assert_allclose(found.heights[0], np.exp(-0.5 * (0.08 / 0.3) ** 2), atol=0.03)
+    assert_allclose(found.level[1:], 1.0, atol=0.03)
+    assert_allclose(found.level[0], np.exp(-0.5 * (0.08 / 0.3) ** 2), atol=0.03)
 
 
 def test_a_curve_in_a_valley_is_no_solution(model):
@@ -428,13 +428,14 @@ def test_the_background_is_the_density_of_the_first_rollouts():
     assert samples.phi.shape == (4000, 1)
 
 
-def test_a_birth_is_judged_by_the_leaders_of_groups_not_by_an_option_that_strays_between_them():
+def test_a_birth_is_judged_by_the_leaders_of_groups_not_by_an_option_that_strays_between_them(model):
     """Candidates: two new curves without a common context, and an old option that has no valley to either."""
     shares = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
-    groups = discovery.Groups(np.array([0, 1, 0]), np.zeros(3), shares)
+    groups = separate_groups(model, curves_of(-1.5, 0.0, 1.5), ANCHORS)._replace(labels=np.array([0, 1, 0]))
+    groups = groups._replace(shares=shares)
     assert_array_equal(discovery.without_doubtful_births(groups, 2), [0, 1, 0])
     # A curve that is not clearly separate from the leader belongs to its group.
-    near = discovery.Groups(np.array([0, 1, 0]), np.zeros(3), np.where(shares == 1.0, 0.4, shares))
+    near = groups._replace(shares=np.where(shares == 1.0, 0.4, shares))
     assert_array_equal(discovery.without_doubtful_births(near, 2), [0, 0, 0])
 
 

@@ -66,3 +66,19 @@ def test_returns_that_are_noise_leave_one_wide_option_and_a_doubt():
     (option,) = learner.policy.options
     initial = learner.rollouts.parameters[learner.rollouts.behaviour == 0]
     np.testing.assert_allclose(option.covariance, np.cov(initial.T), rtol=0.05)
+
+
+@pytest.mark.parametrize("slope", [0.0, 10.0])
+def test_a_level_that_depends_on_the_context_alone_is_no_reason_to_doubt(slope):
+    """The best first rollouts are those in easy contexts."""
+
+    def returns(contexts, parameters):
+        return small.two_ridges(contexts, parameters) + slope * contexts[:, 0]
+
+    learner = small.run(small.make(), returns=returns)
+    assert "not-better" not in [doubt.kind for doubt in learner.policy.doubts]
+
+
+def test_returns_that_depend_on_the_context_alone_leave_a_doubt():
+    learner = small.run(small.make(), returns=lambda contexts, parameters: 5.0 * contexts[:, 0])
+    assert "unexplained" in [doubt.kind for doubt in learner.policy.doubts]

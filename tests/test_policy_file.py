@@ -180,7 +180,7 @@ def test_files_of_version_4_are_read(gate, path):
     small.assert_same_bits(load_policy(path), policy)
     if gate == "gp":
         rewrite(path, arrays | {"header": as_version(4, arrays)["header"]})
-        with pytest.raises(FileFormatError, match="the field gate_matern is not known"):
+        with pytest.raises(FileFormatError, match=r"the field (gate_matern|units_return_level) is not known"):
             load_policy(path)
 
 
@@ -203,8 +203,23 @@ def test_files_of_version_3_are_read(gate, path):
     np.testing.assert_array_equal(loaded.tried, policy.kept)
     assert loaded.doubts == DOUBTS
     rewrite(path, arrays | {"header": as_version(3, arrays)["header"]})
-    with pytest.raises(FileFormatError, match=r"the field (option_tried|gate_matern) is not known"):
+    with pytest.raises(FileFormatError, match=r"the field (option_tried|gate_matern|units_return_level) is not known"):
         load_policy(path)
+
+
+def test_the_level_of_the_return_comes_back_and_version_5_had_none(path):
+    plain, contexts = make("gp"), np.linspace(15.0, 25.0, 7)[:, None]
+    lifted = dataclasses.replace(plain, units=plain.units._replace(return_level=np.array([1.0, 2.0, 3.0])))
+    lifted.save(path)
+    small.assert_same_bits(load_policy(path), lifted)
+    s = plain.units.contexts(contexts)[:, 0]
+    np.testing.assert_allclose(
+        lifted.expected_returns(contexts) - plain.expected_returns(contexts),
+        np.tile(1.0 + 2.0 * s + 3.0 * s**2, (2, 1)),
+        rtol=1e-9,
+    )
+    rewrite(path, as_version(5, fields(path.read_bytes())))
+    small.assert_same_bits(load_policy(path), plain)
 
 
 @pytest.mark.parametrize("gate", GATES)
@@ -255,10 +270,11 @@ def test_files_of_version_1_are_read(gate, features, path):
     rewrite(path, old)
     small.assert_same_bits(load_policy(path), policy)
     load_policy(path).save(path)
-    assert json.loads(str(fields(path.read_bytes())["header"]))["version"] == 5
+    assert json.loads(str(fields(path.read_bytes())["header"]))["version"] == 6
     rewrite(path, arrays | {"header": old["header"]})
     with pytest.raises(
-        FileFormatError, match=r"the field (option_numbers|option_tried|units_parameter_axes) is not known"
+        FileFormatError,
+        match=r"the field (option_numbers|option_tried|units_parameter_axes|units_return_level) is not known",
     ):
         load_policy(path)
 
@@ -316,7 +332,7 @@ def test_any_reader_of_numpys_files_can_read_it(saved):
     arrays = fields(saved)
     header = json.loads(str(arrays.pop("header")))
     kinds = {"features": "linear", "gate": "gp"}
-    assert header == {"format": "hpsde-policy", "version": 5, **kinds, "doubts": []}
+    assert header == {"format": "hpsde-policy", "version": 6, **kinds, "doubts": []}
     assert set(arrays) == set(fields_of("linear", "gp"))
     assert all(array.dtype in (np.float64, np.int64, bool) for array in arrays.values())
 
@@ -414,7 +430,8 @@ def test_fields_that_do_not_fit_each_other_are_refused(name, saved, path):
     array = arrays[name]
     longer = np.stack([array, array]) if array.ndim == 0 else np.concatenate([array, array])
     rewrite(path, arrays | {name: longer})
-    with pytest.raises(FileFormatError, match=r"the field \w+ has shape \[.*\], expected \["):
+    refusal = r"the field \w+ has shape \[.*\], expected \[|6 numbers of the return's level were found where 3 are needed"
+    with pytest.raises(FileFormatError, match=refusal):
         load_policy(path)
 
 
@@ -464,7 +481,7 @@ def test_numbers_that_make_no_sense_are_refused(name, change, message, saved, pa
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        ({"version": 6}, "has version 6; this hpsde reads versions 1, 2, 3, 4, 5"),
+        ({"version": 7}, "has version 7; this hpsde reads versions 1, 2, 3, 4, 5, 6"),
         ({"version": 2}, "its header has the keys"),
         ({"doubts": None}, "is damaged: doubts: expected a list"),
         ({"doubts": [["wide", 1.0, "text"]]}, "is damaged: doubts"),

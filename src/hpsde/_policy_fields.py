@@ -15,7 +15,8 @@ LARGEST_LOGARITHM = 300.0
 
 
 class Field(NamedTuple):
-    """Shape in the letters of _shapes.py (P points and E axes of the gate, K knots of the warp, J bumps), and type."""
+    """Shape in the letters of _shapes.py (P points and E axes of the gate, K knots of the warp, J bumps, V
+    numbers of the return's level), and type."""
 
     shape: str
     dtype: str = NUMBERS
@@ -30,6 +31,7 @@ COMMON = {
     "units_parameter_centre": Field("D"),
     "units_parameter_scale": Field("D"),
     "units_parameter_axes": Field("D D"),
+    "units_return_level": Field("V"),
     "option_numbers": Field("O", WHOLE_NUMBERS),
     "option_tried": Field("O", TRUTH_VALUES),
     "option_b": Field("O D"),
@@ -76,6 +78,7 @@ NEW_IN_VERSION = {
     3: ("option_numbers", "gate_binary"),
     4: ("option_tried",),
     5: ("gate_matern",),
+    6: ("units_return_level",),
 }
 VERSION = max(NEW_IN_VERSION)
 
@@ -101,9 +104,13 @@ def check_fields(arrays: Mapping[str, np.ndarray], fields: Mapping[str, Field]) 
         _check_shape(name, arrays[name], field, sizes)
         if not np.all(np.isfinite(arrays[name])):
             raise ValueError(f"the field {name} holds numbers that are not finite")
-    for whole, wanted in (("Z", sizes["S"] + sizes["D"]), ("G", sizes["F"] + 1)):
+    for whole, of, wanted in (
+        ("Z", "a gate", sizes["S"] + sizes["D"]),
+        ("G", "a gate", sizes["F"] + 1),
+        ("V", "the return's level", 1 + 2 * sizes["S"]),
+    ):
         if sizes.get(whole, wanted) != wanted:
-            raise ValueError(f"{sizes[whole]} numbers of a gate were found where {wanted} are needed")
+            raise ValueError(f"{sizes[whole]} numbers of {of} were found where {wanted} are needed")
     if "E" in sizes:
         # Since version 3 a gate may see few directions of its numbers; before, it saw as many as there are.
         least, most = 1 if "gate_binary" in fields else sizes["S"] + sizes["D"], sizes["S"] + sizes["D"]

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hpsde import discovery, gating, landscape, latent, model_step, options, return_model, surface
+from hpsde import discovery, gating, gp, landscape, latent, model_step, options, return_model, surface
 from hpsde._shapes import Array
 from hpsde.density import Mixture
 from hpsde.discovery import Found
@@ -28,7 +28,8 @@ SEARCH_GROWTH = 1.1  # of the number of rollouts before solutions are sought aga
 WIDEST = 0.5  # exploration that noise asks for, in kernel lengths
 NOISE_SHARE = 0.3  # of the noise, that the return changes by over the exploration
 NEWEST = 50  # rollouts of the policy that say how it is doing
-BEST = 0.9  # quantile of the first rollouts' returns that the policy should come up to,
+JUDGED = 17  # contexts of first rollouts in which the policy is compared with them:
+BEST = 0.9  # its return should come up to this quantile of theirs,
 GAINED = 0.9  # or at least so much of the way there from their median
 AGAINST = 0.005  # of the range: so near a bound is against it
 LONG = 1000  # learning steps since nothing has changed: at first
@@ -67,7 +68,7 @@ class StepInfo(NamedTuple):
 
     explained: R^2 of the first rollouts, each predicted from all others. unexplored: share of the variance that is left
     between the first rollouts. maxima: solutions that the model shows. width: of the widest option, in kernel lengths.
-    best_first: a modelled return that a tenth of the first rollouts exceed. outliers: rollouts whose returns are not
+    best_first: see `best_of_first`. outliers: rollouts whose returns are not
     believed.
     """
 
@@ -228,17 +229,24 @@ def explained(approximated: Surface | None, found: Latent) -> float:
     return float("nan") if approximated is None else surface.explained(approximated)
 
 
+def judged(data: Data) -> np.ndarray:
+    """Numbers of a few first rollouts, in whose contexts the policy is compared with them."""
+    first = np.flatnonzero(data.mask & data.initial)
+    return first[gp.spread_subset(len(first), JUDGED)]
+
+
 def best_of_first(data: Data, seen: Data) -> float:
-    """A return that a policy which has gained anything exceeds: nearly the modelled one that a tenth of the first
-    rollouts exceed.
+    """A return that a policy which has gained anything exceeds in the mean over the `judged` contexts: nearly the
+    modelled one that a tenth of the first rollouts exceed, after what the context alone adds.
 
     It is somewhat less: no policy exceeds a success that many first rollouts have.
     """
     first = data.mask & data.initial
     if not first.any():
         return float("nan")
-    typical, best = np.median(data.returns[first]), np.quantile(seen.returns[first], BEST)
-    return float(typical + GAINED * (best - typical))
+    typical, best = np.median(data.advantages[first]), np.quantile(seen.advantages[first], BEST)
+    level = 0.0 if data.level is None else np.mean(data.level[judged(data)])
+    return float(level + typical + GAINED * (best - typical))
 
 
 def share_outside(data: Data) -> float:

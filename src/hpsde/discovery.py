@@ -133,7 +133,25 @@ def discover(
     if len(old) and tries:
         guesses = find_guesses(groups, len(new), model, curves, contexts)
     groups = groups._replace(labels=np.where(np.isin(groups.labels, guesses), -1, groups.labels))
-    return _number(fitted, features, view, groups, curves, new, old, new[guesses], max_options, last, warm)
+    labels = without_doubtful_births(groups, len(new))
+    numbered = _number(labels, groups.level, curves, len(new), last, max_options)
+    slots = np.full(len(fitted.posterior.active), -1)
+    slots[new] = numbered.of
+    posterior, slots = _with_old(fitted.posterior, slots, features, view, numbered.kept, new[guesses], last)
+    return Found(
+        posterior=posterior._replace(active=jnp.asarray(slots >= 0)),
+        slots=slots,
+        features=features,
+        view=view,
+        kept=numbered.kept,
+        born=numbered.born,
+        died=numbered.died,
+        absent=numbered.absent,
+        guesses=new[guesses],
+        bound=fitted.bound,
+        warm=warm,
+        separate=numbered.separate,
+    )
 
 
 def make_samples(
@@ -201,19 +219,25 @@ def tolerance(best: np.ndarray, temperature: float, typical: float) -> np.ndarra
 
 
 class Groups(NamedTuple):
-    """Solutions: the group of each candidate [C] (-1: none), named by its highest candidate; their heights [C].
+    """Solutions: the group of each candidate [C] (-1: none), named by its highest candidate.
 
-    shares [C, C]: of the contexts in which two candidates are good, the share with a valley between them.
+    shares [C, C]: of the contexts in which two candidates are good, the share with a valley between them. heights
+    [C, A], least [A]: how high each candidate is in each context, and how high it must be to be good there; level [C]:
+    its mean height where it is.
     """
 
     labels: np.ndarray
-    heights: np.ndarray
     shares: np.ndarray
+    heights: np.ndarray
+    least: np.ndarray
+    level: np.ndarray
 
 
 def separate_groups(model: valleys.Model, curves: np.ndarray, contexts: np.ndarray) -> Groups:
     """Candidates y [C, A, K] in contexts [A, S], grouped where the model shows no valley between them."""
-    heights, least = _measured(model, curves, contexts)
+    heights = valleys.heights(model, curves, contexts)
+    best = np.minimum(heights.max(axis=0), model.highest)
+    least = best - tolerance(best, model.temperature, float(model.process.mean))
     good = heights >= least
     level = np.array([np.mean(h[g]) if g.any() else -np.inf for h, g in zip(heights, good, strict=True)])
     order = np.argsort(-level, kind="stable")
@@ -227,14 +251,7 @@ def separate_groups(model: valleys.Model, curves: np.ndarray, contexts: np.ndarr
         higher = [j for j in order[:place] if labels[j] >= 0]
         nearest = min(higher, key=lambda j: shares[i, j], default=i)
         labels[i] = labels[nearest] if nearest != i and shares[i, nearest] < SHOWN else i
-    return Groups(_without_redundant(labels, order, valley, good), level, shares)
-
-
-def _measured(model: valleys.Model, curves: np.ndarray, contexts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Heights [C, A] of candidates, and the least that is good in every context [A]."""
-    heights = valleys.heights(model, curves, contexts)
-    best = np.minimum(heights.max(axis=0), model.highest)
-    return heights, best - tolerance(best, model.temperature, float(model.process.mean))
+    return Groups(_without_redundant(labels, order, valley, good), shares, heights, least, level)
 
 
 def _share(valley: np.ndarray, both: np.ndarray) -> float:
@@ -285,11 +302,10 @@ def find_guesses(
 
     In most contexts in which it is good, a birth must be so by CERTAIN posterior deviations. A guess may be tried.
     """
-    heights, least = _measured(model, curves, contexts)
 
     def is_known(g: int) -> bool:
-        sure = heights[g] - CERTAIN * valleys.deviations_at(model, curves[g], contexts) >= least
-        return bool(np.mean(sure[heights[g] >= least]) > HALF)
+        sure = groups.heights[g] - CERTAIN * valleys.deviations_at(model, curves[g], contexts) >= groups.least
+        return bool(np.mean(sure[groups.heights[g] >= groups.least]) > HALF)
 
     births = np.setdiff1d(groups.labels[groups.labels >= 0], groups.labels[count:])
     return np.array([g for g in births.tolist() if not is_known(g)], dtype=int)
@@ -310,56 +326,46 @@ def without_doubtful_births(groups: Groups, count: int) -> np.ndarray:
     return labels
 
 
+class Slots(NamedTuple):
+    """The slot of each new candidate [C] (-1: none); which slots hold an option [O], and `born`, `died`, `absent` [O]
+    and `separate` as in Found.
+    """
+
+    of: np.ndarray
+    kept: np.ndarray
+    born: np.ndarray
+    died: np.ndarray
+    absent: np.ndarray
+    separate: int
+
+
 def _number(
-    fitted: policy_mixture.Fit,
-    features: Features,
-    view: View,
-    groups: Groups,
-    curves: np.ndarray,
-    new: np.ndarray,
-    old: np.ndarray,
-    guesses: np.ndarray,
-    max_options: int,
-    last: Last | None,
-    warm: bool,
-) -> Found:
-    """Slots for the groups: that of an old option among the candidates, else a free one."""
-    labels, C = without_doubtful_births(groups, len(new)), len(new)
-    names = [g for g in np.unique(labels) if g >= 0]
-    names.sort(key=lambda g: -groups.heights[g])
-    separate = len(names)
-    before, missed = (np.zeros(max_options, dtype=bool),) * 2 if last is None else (last.kept, last.absent)
+    labels: np.ndarray, level: np.ndarray, curves: np.ndarray, count: int, last: Last | None, max_options: int
+) -> Slots:
+    """Slots for the groups of candidates, the first `count` of them new and the others the options there were before:
+    that of an option in the group, else a free one.
+    """
+    nothing = np.zeros(max_options, dtype=bool)
+    before, missed = (nothing, nothing) if last is None else (last.kept, last.absent)
+    old = np.flatnonzero(before)
+    names = sorted(np.unique(labels[labels >= 0]).tolist(), key=lambda g: -level[g])
     slot_of: dict[int, int] = {}
     for g in names:
-        mine = [o for k, o in enumerate(old) if labels[C + k] == g]
-        if mine:
-            distance = [np.mean(np.linalg.norm(curves[C + list(old).index(o)] - curves[g], axis=-1)) for o in mine]
+        mine = np.flatnonzero(labels[count:] == g)
+        if len(mine):
+            distance = np.linalg.norm(curves[count + mine] - curves[g], axis=-1).mean(axis=1)
             # The nearest, but not one that was missed before: of two doubles it is the same that goes.
-            slot_of[g] = int(mine[int(np.lexsort((distance, missed[mine]))[0])])
+            slot_of[g] = int(old[mine[np.lexsort((distance, missed[old[mine]]))[0]]])
     # An option without a valley to another is that one's double; but a valley may be missed for once.
-    doubles = [o for k, o in enumerate(old) if labels[C + k] >= 0 and o not in slot_of.values()]
-    absent = np.isin(np.arange(max_options), doubles) & ~missed
-    names = [g for g in names if g in slot_of] + [g for g in names if g not in slot_of]
-    names = names[: max_options - absent.sum()]
-    free = [o for o in range(max_options) if o not in slot_of.values() and not absent[o]]
+    absent = np.isin(np.arange(max_options), np.setdiff1d(old[labels[count:] >= 0], list(slot_of.values()))) & ~missed
+    births = [g for g in names if g not in slot_of][: max_options - len(slot_of) - int(absent.sum())]
     # A slot that nobody had comes before one that has just become free.
-    free.sort(key=lambda o: bool(before[o]))
-    for g in names:
-        if g not in slot_of:
-            slot_of[g] = free.pop(0)
-    posterior = fitted.posterior
-    slots = np.full(len(np.asarray(posterior.active)), -1)
-    for k, c in enumerate(new):
-        slots[c] = slot_of.get(labels[k], -1) if labels[k] in names else -1
-    wanted = [*(slot_of[g] for g in names), *np.flatnonzero(absent).tolist()]
-    posterior, slots = _with_old(posterior, slots, features, view, wanted, guesses, last)
-    kept = np.isin(np.arange(max_options), slots[slots >= 0])
-    posterior = posterior._replace(active=jnp.asarray(slots >= 0))
-    born = np.array([slot_of[g] for g in names if not any(labels[C + k] == g for k in range(len(old)))], dtype=int)
-    is_born = np.isin(np.arange(max_options), born)
-    died = before & (~kept | is_born)
-    found = (posterior, slots, features, view, kept, is_born, died, absent, guesses)
-    return Found(*found, fitted.bound, warm, separate)
+    free = [o for o in np.argsort(before, kind="stable") if o not in slot_of.values() and not absent[o]]
+    slot_of |= dict(zip(births, map(int, free), strict=False))
+    born = np.isin(np.arange(max_options), [slot_of[g] for g in births])
+    kept = np.isin(np.arange(max_options), list(slot_of.values())) | absent
+    of = np.array([slot_of.get(g, -1) for g in labels[:count].tolist()], dtype=int)
+    return Slots(of, kept, born, before & (~kept | born), absent, len(names))
 
 
 def _with_old(
@@ -367,13 +373,13 @@ def _with_old(
     slots: np.ndarray,
     features: Features,
     view: View,
-    wanted: list[int],
+    kept: np.ndarray,
     guesses: np.ndarray,
     last: Last | None,
 ) -> tuple[Posterior, np.ndarray]:
-    """The mixture with a component for every wanted option that has none: the old option itself."""
-    missing = [o for o in wanted if o not in slots]
-    if not missing or last is None:
+    """The mixture with a component for every kept option that has none: the old option itself."""
+    missing = np.setdiff1d(np.flatnonzero(kept), slots)
+    if not len(missing) or last is None:
         return posterior, slots
     M, S, Lambda = (np.array(each) for each in (posterior.M, posterior.S, posterior.Lambda))
     nu, alpha, slots = np.array(posterior.nu), np.array(posterior.alpha), slots.copy()

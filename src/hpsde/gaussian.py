@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.linalg import cho_solve, solve_triangular
 
 from hpsde._shapes import Array, Float
@@ -31,6 +32,14 @@ class LinearGaussian(NamedTuple):
 def means(options: LinearGaussian, features: Float[Array, "N F"]) -> Float[Array, "O N D"]:
     """mu_o(s) = b_o + w_o^T phi(s) for every option."""
     return options.b[:, None, :] + jnp.einsum("nf,ofd->ond", features, options.w)
+
+
+def draw(key: Array, options: LinearGaussian, features: np.ndarray, which: np.ndarray) -> np.ndarray:
+    """Parameters [N, D], each of one option `which` [N], with features [N, F]."""
+    b, w, Sigma = (np.asarray(each) for each in options)
+    noise = np.asarray(jax.random.normal(key, (len(which), b.shape[1])))
+    spread = np.einsum("nij,nj->ni", np.linalg.cholesky(Sigma)[which], noise)
+    return b[which] + np.einsum("nf,nfd->nd", features, w[which]) + spread
 
 
 def project(options: LinearGaussian, P: Float[Array, "D K"]) -> LinearGaussian:

@@ -65,7 +65,7 @@ def find_solutions(
     axes = landscape.axes_of(surveyed, moved.shape[1])
     lengths = np.minimum(np.exp(np.asarray(surveyed.hyperparameters.log_lengths)), 1.0)
     coordinates = np.roll(moved, -size, axis=1) @ axes.T / lengths
-    highest = float(landscape.scores_of(surveyed, data.returns[chosen]).max())
+    highest = float(landscape.scores_of(surveyed, data.advantages[chosen]).max())
     if surveyed.binary:  # n rollouts cannot show higher log odds than that all of n succeed
         highest = float(np.log(len(chosen) + 1.0))
     usable = np.flatnonzero(data.mask)
@@ -84,7 +84,7 @@ def find_solutions(
     first = np.flatnonzero(data.initial[chosen])
     found = found._replace(
         unexplored=landscape.unexplored(surveyed, process, first),
-        explained=landscape.explained(surveyed, process, data.returns[chosen[first]], first),
+        explained=landscape.explained(surveyed, process, data.advantages[chosen[first]], first),
     )
     return as_found(data, found, settings)._replace(new=True)
 
@@ -93,7 +93,7 @@ def conditioned(data: Data, surveyed: Landscape) -> tuple[gp.GP, np.ndarray]:
     """The landscape's process given the rollouts, and the numbers of those that it sees."""
     chosen = landscape.choose(data.initial, data.mask)
     size = data.contexts.shape[1]
-    return landscape.condition(surveyed, data.joint, size, data.returns, chosen, len(data.mask)), chosen
+    return landscape.condition(surveyed, data.joint, size, data.advantages, chosen, len(data.mask)), chosen
 
 
 def as_found(data: Data, found: Found, settings: Settings) -> Latent:

@@ -6,14 +6,13 @@ from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from hpsde import discovery, gaussian, gp, latent, scouting
+from hpsde import discovery, gaussian, gp, latent, level, scouting
 from hpsde._padding import pad_rows, padded_size
 from hpsde._precision import double_precision
 from hpsde._shapes import Array
-from hpsde.algorithm import NEWEST, Memory, StepInfo, combinations, reestimate, share_outside
+from hpsde.algorithm import Memory, StepInfo, combinations, judged, reestimate, share_outside
 from hpsde.ask_tell import DENSITY, Info, Learner, Proposal
 from hpsde.behaviours import History
 from hpsde.doubts import Doubt, Signs, find_doubts
@@ -106,12 +105,8 @@ class HPSDE(Learner):
         if found is None or frame is None or count <= 0:
             return np.zeros(0, dtype=int), np.zeros((0, self.parameter_size))
         some = some[:count]
-        policies = discovery.guessed_policies(found)
-        which, phi = np.arange(count) % len(found.guesses), jnp.asarray(frame.features(rows[some]))
-        means = np.asarray(gaussian.means(policies, phi))[which, np.arange(count)]
-        factors = np.linalg.cholesky(np.asarray(policies.Sigma))[which]
-        noise = np.asarray(jax.random.normal(key, means.shape))
-        parameters = frame.units.raw_parameters(means + np.einsum("nde,ne->nd", factors, noise))
+        policies, which = discovery.guessed_policies(found), np.arange(count) % len(found.guesses)
+        parameters = frame.units.raw_parameters(gaussian.draw(key, policies, frame.features(rows[some]), which))
         known = self._initial.log_density(rows[some], parameters)
         possible = np.ones(count, dtype=bool) if known is None else np.isfinite(known)
         return some[possible], parameters[possible]
@@ -186,8 +181,9 @@ class HPSDE(Learner):
             return ()
         expected = float("nan")
         if isinstance(policy.gate, GPGate) and policy.gate.cautious:
-            best = policy.gate_scores(policy.known_contexts[-NEWEST::3]).max(axis=0)
-            expected = float(np.mean(policy.gate.warp.inverse(best)))
+            contexts = policy.known_contexts[judged(data)]
+            best = policy.gate_scores(contexts).max(axis=0)
+            expected = float(np.mean(policy.gate.warp.inverse(best) + policy.units.level(contexts)))
         signs = Signs(
             explained=step.explained,
             unexplored=step.unexplored,
@@ -205,6 +201,10 @@ class HPSDE(Learner):
         contexts, parameters = self.rollouts.contexts[usable], self.rollouts.parameters[usable]
         units = fit_units(contexts, parameters, whitening=self.settings.whitening)
         chosen = self.settings
+        if chosen.warp != "none":
+            first = usable & (self.rollouts.behaviour == 0)
+            known = units.contexts(self.rollouts.contexts[first]), self.rollouts.returns[first]
+            units = units._replace(return_level=level.fit(*known))
         return Frame(units, make_features(chosen.features, contexts, chosen.feature_count, trend=chosen.trend), None)
 
     def _data(self, frame: Frame, usable: np.ndarray) -> Data:
@@ -221,6 +221,7 @@ class HPSDE(Learner):
             mask=np.arange(rows) < len(returns),
             initial=pad_rows(self.rollouts.behaviour[usable] == 0, rows),
             rollouts=len(returns),
+            level=pad_rows(frame.units.level(contexts), rows),
             bounds=self._bounds(frame, usable & (self.rollouts.behaviour == 0)),
         )
 

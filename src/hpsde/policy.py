@@ -111,7 +111,8 @@ class HierarchicalPolicy:
         rows, _ = self._contexts(contexts)
         if isinstance(self.gate, GPGate):
             values = gating.expected_scores(self.gate, *self._asked(rows))
-            return self.gate.warp.inverse(np.asarray(values)[self.kept][:, : len(rows)])
+            advantages = self.gate.warp.inverse(np.asarray(values)[self.kept][:, : len(rows)])
+            return advantages + self.units.level(rows)[None]
         return np.repeat(self.mean_returns[self.kept][:, None], len(rows), axis=1)
 
     @double_precision
@@ -125,10 +126,8 @@ class HierarchicalPolicy:
     @double_precision
     def sample_options(self, key: Array, contexts: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         """Parameters [N, D] drawn from the given option of each context."""
-        noise = np.asarray(jax.random.normal(key, (len(contexts), self.parameter_size)))
-        factors = np.linalg.cholesky(np.asarray(self.standard_options.Sigma)[self.kept])[chosen]
-        spread = self.units.raw_differences(np.einsum("nij,nj->ni", factors, noise))
-        return self.option_means(contexts)[chosen, np.arange(len(contexts))] + spread
+        slots = np.flatnonzero(self.kept)[chosen]
+        return self.units.raw_parameters(gaussian.draw(key, self.standard_options, self.features(contexts), slots))
 
     def log_prob(self, contexts: Any, parameters: Any) -> np.ndarray:
         """log pi(xi | s) [N] of the policy in use, whose gate is greedy: the chosen option's log density.

@@ -15,7 +15,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from hpsde import gating, gp
+from hpsde import gating, gp, level
 from hpsde._archive import read_arrays, write_arrays
 from hpsde._doubt_entries import doubt_entries, doubts_from
 from hpsde._policy_fields import VERSION, check_fields, fields_of
@@ -123,12 +123,13 @@ def _unsaid(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """What earlier versions had no fields for.
 
     Parameters were scaled alone, features without trend, no gate cautious, none of success or failure, all kernels
-    squared exponentials; nobody counted options.
+    squared exponentials, returns had no level; nobody counted options.
     """
     return {
         "option_numbers": np.zeros(len(arrays["kept"]), dtype=np.int64),
         "option_tried": arrays["kept"],
         "units_parameter_axes": np.eye(len(arrays["units_parameter_scale"])),
+        "units_return_level": level.none(len(arrays["units_context_scale"])),
         "features_trend": np.zeros(len(arrays["units_context_scale"])),
         "gate_cautious": np.array(False),
         "gate_binary": np.array(False),

@@ -56,7 +56,7 @@ def _fit(key: Array, data: Data, spreads: np.ndarray, start: surface.Start, sett
     # Which returns are good, for the warp; pi_old is not known yet, and not needed for that.
     share = np.asarray(compute_weights(data, None, settings).weights)
     size = data.contexts.shape[1]
-    return surface.fit(key, data.joint, size, data.returns, share, data.mask, spreads, start, settings)
+    return surface.fit(key, data.joint, size, data.advantages, share, data.mask, spreads, start, settings)
 
 
 def survey(
@@ -85,14 +85,14 @@ def survey(
             return None
         warp, start = approximated.warp, approximated.start
         if start.kernel != "se":
-            scores = np.interp(data.returns, warp.returns, warp.scores)
+            scores = np.interp(data.advantages, warp.returns, warp.scores)
             approximated = smooth(scores, warp, approximated.binary, data.mask, start)
         T = float(weigh(modelled_scores(data, approximated), data, None, True, settings).temperature)
         return landscape.make(approximated, size, count, T)
     if not landscape.is_old(last, count):
         return last
     part = np.isin(np.arange(len(data.mask)), landscape.choose(data.initial, data.mask))
-    found = smooth(landscape.scores_of(last, data.returns), last.warp, last.binary, part, last.start)
+    found = smooth(landscape.scores_of(last, data.advantages), last.warp, last.binary, part, last.start)
     return landscape.make(found, size, count, last.temperature)
 
 
@@ -116,7 +116,8 @@ def modelled_scores(data: Data, approximated: Surface) -> np.ndarray:
 
 def smoothed(data: Data, approximated: Surface) -> Data:
     """The rollouts with their modelled returns: what noise and luck have added is gone."""
-    return data._replace(returns=approximated.warp.inverse(modelled_scores(data, approximated)))
+    advantages = approximated.warp.inverse(modelled_scores(data, approximated))
+    return data._replace(returns=advantages + (0.0 if data.level is None else data.level))
 
 
 _predict_mean = jax.jit(gp.predict_mean)

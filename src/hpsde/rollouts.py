@@ -8,12 +8,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hpsde import level
+
 TURNED = 100.0  # largest condition number of the correlations that leaves the parameters' own axes
+ROUNDING = 1e-12  # of the largest return
 INITIAL = -1  # the "option" of a rollout of the initial policy
 
 
 class Units(NamedTuple):
     """Centre and scale of contexts and parameters. Learning is in standard units: (x - centre) / scale.
+
+    `return_level` [1 + 2 S]: coefficients of the level of the return, see level.py.
 
     Parameters that are nearly combinations of one another are turned, too: `parameter_axes` [D, D] has the principal
     axes of the scaled parameters in its rows, each as long as their deviation along it, standard = scaled axes^-1.
@@ -25,6 +30,11 @@ class Units(NamedTuple):
     parameter_centre: np.ndarray
     parameter_scale: np.ndarray
     parameter_axes: np.ndarray
+    return_level: np.ndarray
+
+    def level(self, contexts: np.ndarray) -> np.ndarray:
+        """What the context alone adds to the return [N]."""
+        return level.features(self.contexts(contexts)) @ self.return_level
 
     def contexts(self, contexts: np.ndarray) -> np.ndarray:
         """Contexts in standard units."""
@@ -73,7 +83,7 @@ def fit_units(contexts: np.ndarray, parameters: np.ndarray, *, whitening: bool =
 
     centre, scale = centre_and_scale(parameters)
     axes = principal_axes((parameters - centre) / scale) if whitening else np.eye(len(centre))
-    return Units(*centre_and_scale(contexts), centre, scale, axes)
+    return Units(*centre_and_scale(contexts), centre, scale, axes, level.none(contexts.shape[1]))
 
 
 def principal_axes(scaled: np.ndarray) -> np.ndarray:
@@ -145,6 +155,15 @@ class Data(NamedTuple):
     initial: np.ndarray  # [N] which of them are the initial policy's
     bounds: tuple[np.ndarray, np.ndarray] | None = None  # [D] each, where the initial policy is uniform
     rollouts: int = 0  # how many there are, those that are not trusted included
+    level: np.ndarray | None = None  # [N] what the contexts alone add to the returns; None: nothing
+
+    @property
+    def advantages(self) -> np.ndarray:
+        """Returns less their level [N]: what the model of the return is a model of. Rounding errors are 0."""
+        if self.level is None:
+            return self.returns
+        left = self.returns - self.level
+        return np.where(np.abs(left) <= ROUNDING * np.max(np.abs(self.returns)), 0.0, left)
 
     @property
     def joint(self) -> np.ndarray:

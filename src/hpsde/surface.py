@@ -37,9 +37,8 @@ SIGNAL, NOISE = 1.0, 0.3  # to start from
 TOLERANCE = 1e-5  # of the likelihood, that a step must gain: some thousandths of a nat
 DIRECTIONS = 5  # at most, where few are tried
 LEFT_OUT = 4  # every so many rollouts one is left out to choose the axes by
-FIT_POINTS = 384  # most rollouts that the marginal likelihood looks at
+FIT_POINTS = 384  # most rollouts that the marginal likelihood looks at, and that axes on trial are found from
 MORE = 5.0  # nats
-MOST_TRAINING = 384  # rollouts that axes on trial are found from
 
 
 class Start(NamedTuple):
@@ -298,7 +297,7 @@ def _split(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Which rollouts are left out [count], the numbers of the others, and of those to find hyper-parameters from."""
     out = np.arange(count) % LEFT_OUT == 0
     known = np.flatnonzero(~out)
-    return out, known, known[gp.fitting_subset(len(known), MOST_TRAINING)]
+    return out, known, known[gp.fitting_subset(len(known), FIT_POINTS)]
 
 
 def _left_out(found: Start, z: np.ndarray, y: np.ndarray, settings: Settings) -> tuple[float, Start]:

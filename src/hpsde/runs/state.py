@@ -41,7 +41,7 @@ from hpsde.errors import FileFormatError
 from hpsde.policy import HierarchicalPolicy
 from hpsde.rollouts import Units
 
-FORMAT, VERSION = "hpsde-learner", 9
+FORMAT, VERSION = "hpsde-learner", 10
 
 CLASSES = {
     kind.__name__: kind

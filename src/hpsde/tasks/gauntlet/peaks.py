@@ -82,19 +82,22 @@ def peak_task(
     context_size: int = 0,
     initial: Any = None,
     profile: Profile = bell,
+    level: Callable[[np.ndarray], np.ndarray] = lambda contexts: np.zeros(len(contexts)),
     **extras: Any,
 ) -> KnownTask:
     """The task of finding all `peaks`: contexts uniform in [-1, 1]^S, first parameters in [0, 1]^D unless given.
 
-    The best return, max_k h_k g_k(s) p(0), is reached on the curve of the highest peak.
+    The best return, max_k h_k g_k(s) p(0), is reached on the curve of the highest peak. To all returns in contexts
+    [N, S] the `level` [N] there is added.
     """
     highest = float(profile(np.zeros(1))[0])
+    above = peak_returns(peaks, profile)
     low, high = (np.full(context_size, end) for end in CONTEXT_RANGE)
     size = len(peaks[0].scale)
     return known_task(
         name,
-        peak_returns(peaks, profile),
-        lambda contexts: highest * np.max([peak.heights(contexts) for peak in peaks], axis=0),
+        lambda contexts, parameters: level(contexts) + above(contexts, parameters),
+        lambda contexts: level(contexts) + highest * np.max([peak.heights(contexts) for peak in peaks], axis=0),
         contexts=Uniform(low, high) if context_size else None,
         initial=Uniform(np.zeros(size), np.ones(size)) if initial is None else initial,
         solutions=tuple(peak.solution(f"peak {k + 1}") for k, peak in enumerate(peaks)),

@@ -142,6 +142,11 @@ def flat_top(z: np.ndarray) -> np.ndarray:
     return np.minimum(np.exp(-0.5 * z**2), 0.8) / 0.8
 
 
+def _rising(contexts: np.ndarray) -> np.ndarray:
+    """Contexts are easy or hard, whatever the parameters are: from -5 to 5."""
+    return 5.0 * contexts[:, 0]
+
+
 def _cell(name: str, description: str, draw: Any, context_size: int = 1, **extras: Any) -> Cell:
     return peak_cell(name, "ridges", description, draw, context_size=context_size, **extras)
 
@@ -171,6 +176,14 @@ CELLS = {
         _cell("plateau-2", "2 lines with flat tops", partial(lines, 2), profile=flat_top),
         _cell("bowl-1", "one broad quadratic bowl", bowl, profile=lambda z: 1.0 - 0.5 * z**2),
         _cell("cauchy-3", "3 lines with long tails", partial(lines, 3), profile=lambda z: 1.0 / (1.0 + z**2)),
+        _cell("levels-3", "3 lines; returns rise with the context by ten heights", partial(lines, 3), level=_rising),
+        _cell(
+            "levels-parameters2-3",
+            "3 lines, two parameters; returns rise with the context by ten heights",
+            partial(planes, 1, 2, 3, 0.08),
+            level=_rising,
+            geometry="parameters2-3",
+        ),
         _cell("context2-3", "3 planes over two context numbers", partial(planes, 2, 1, 3, 0.035), 2),
         _cell(
             "context2-2-parameters2", "two context numbers, two parameters, 2 planes", partial(planes, 2, 2, 2, 0.09), 2
