@@ -75,7 +75,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "bumps without a trend": {"trend": False},
     "pi_old of the rollout's own policy": {"behaviour": "own"},
     "pi_old as it is": {"flattening": 1.0},
-    "soft assignment": {"assignment": "soft"},
     "fixed ridge": {"ridge": 1e-3},
     "KL bound of the paper's code": {"epsilon": 0.3},
     "own axes, squared exponential": {"gp_axes": "own"},

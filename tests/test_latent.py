@@ -79,15 +79,9 @@ def test_the_two_solutions_are_found_and_rollouts_belong_to_their_side(data, sol
     assert np.mean((owner == right)[near] == side[near]) > 0.97
 
 
-def test_a_rollout_is_of_one_option_or_shared_and_padding_is_of_none(data, known, solutions):
+def test_a_rollout_is_of_one_option_and_padding_is_of_none(data, solutions):
     assert_array_equal(solutions.responsibilities.sum(axis=0), data.mask)
     assert set(np.unique(solutions.responsibilities)) == {0.0, 1.0}
-    soft = find_solutions(KEY, data, known[0], True, known[1], None, Settings(max_options=O, assignment="soft"))
-    assert_allclose(soft.responsibilities.sum(axis=0), data.mask, atol=1e-9)
-    owners = (each.responsibilities.argmax(axis=0)[data.mask] for each in (soft, solutions))
-    assert_array_equal(*owners)
-    shared = soft.responsibilities.max(axis=0)[data.mask]
-    assert np.any(shared < 0.9999)
 
 
 @pytest.mark.parametrize("offsets", [(1.0, -1.0), (-1.0, 1.0)])
@@ -109,21 +103,17 @@ def test_the_key_decides_and_ignorance_is_a_share(data, known, solutions):
 
 
 def test_solutions_that_were_found_before_are_those_that_rollouts_are_assigned_to(data, solutions):
-    again = latent.as_found(data, solutions.found, SETTINGS)
+    again = latent.as_found(data, solutions.found)
     assert not again.new
     assert_array_equal(again.responsibilities, solutions.responsibilities)
-    fewer = latent.as_found(data._replace(mask=data.mask & (np.arange(ROWS) < 50)), solutions.found, SETTINGS)
+    fewer = latent.as_found(data._replace(mask=data.mask & (np.arange(ROWS) < 50)), solutions.found)
     assert_array_equal(fewer.responsibilities[:, :50], solutions.responsibilities[:, :50])
     assert not fewer.responsibilities[:, 50:].any()
 
 
-@pytest.mark.parametrize("assignment", ["hard", "soft"])
-def test_an_option_that_has_just_been_born_shares_the_rollouts_of_the_others_until_the_next_search(
-    data, known, assignment
-):
-    settings = Settings(max_options=O, assignment=assignment)
+def test_an_option_that_has_just_been_born_shares_the_rollouts_of_the_others_until_the_next_search(data, known):
     last = options_at((1.0,))
-    first = find_solutions(KEY, data, known[0], False, known[1], last, settings)
+    first = find_solutions(KEY, data, known[0], False, known[1], last, SETTINGS)
     assert_array_equal(first.kept, [True, True, False, False])
     assert_array_equal(first.found.born, [False, True, False, False])
     # The old option has all rollouts, as it had alone; the new one has those that are its own.
@@ -134,10 +124,10 @@ def test_an_option_that_has_just_been_born_shares_the_rollouts_of_the_others_unt
     assert np.mean(first.responsibilities[1, near & side]) < 0.05
     assert not first.responsibilities[:, ~data.mask].any()
     # No search, no change.
-    assert_array_equal(latent.as_found(data, first.found, settings).responsibilities, first.responsibilities)
+    assert_array_equal(latent.as_found(data, first.found).responsibilities, first.responsibilities)
     options = discovery.component_policies(first.found, O)
     later = find_solutions(
-        KEY, data, known[0], False, known[1], Last(options, first.kept, np.zeros(O, dtype=bool)), settings
+        KEY, data, known[0], False, known[1], Last(options, first.kept, np.zeros(O, dtype=bool)), SETTINGS
     )
     assert_array_equal(later.kept, first.kept)
     assert not later.found.born.any()
@@ -151,7 +141,7 @@ def test_where_all_options_have_just_been_born_none_shares(data, solutions):
     assert_array_equal(solutions.found.born, solutions.kept)
     assert_array_equal(solutions.responsibilities.sum(axis=0), data.mask)
     one = np.arange(O) == np.flatnonzero(solutions.kept)[0]
-    old = latent.as_found(data, solutions.found._replace(born=solutions.kept & ~one), SETTINGS)
+    old = latent.as_found(data, solutions.found._replace(born=solutions.kept & ~one))
     assert_array_equal(old.responsibilities[one][0], data.mask)
     assert_array_equal(old.responsibilities[~one], solutions.responsibilities[~one])
 
@@ -260,10 +250,11 @@ def test_the_last_mixture_is_a_start_but_not_of_an_embedding(monkeypatch, data, 
 
 
 @pytest.mark.parametrize("mass", [(20.0, 30.0, 10.0, 0.1), (20.0, 0.0, 1e-9, 0.0), (0.0, 0.0, 7.0, 0.0)])
-def test_a_gaussian_without_mass_is_no_option_and_one_with_little_is(monkeypatch, data, known, mass):
-    _, found = watched_counts(monkeypatch, data, known[1], mass=mass, assignment="soft")
-    assert_array_equal(found.kept, np.array(mass) > 0.0)
-    assert_array_equal(np.asarray(found.mixture.mass) > 0.0, found.kept)
+def test_a_gaussian_without_mass_is_no_option(monkeypatch, data, known, mass):
+    _, found = watched_counts(monkeypatch, data, known[1], mass=mass)
+    assert_array_equal(np.asarray(found.mixture.mass) > 0.0, np.array(mass) > 0.0)
+    assert found.kept[np.argmax(mass)]
+    assert not found.kept[np.array(mass) == 0.0].any()
     assert not found.responsibilities[~found.kept].any()
     assert_allclose(found.responsibilities.sum(axis=0), data.mask, atol=1e-9)
 
@@ -271,4 +262,4 @@ def test_a_gaussian_without_mass_is_no_option_and_one_with_little_is(monkeypatch
 def test_a_gaussian_without_a_rollout_of_its_own_is_no_option(monkeypatch, data, known):
     _, found = watched_counts(monkeypatch, data, known[1])
     assert_array_equal(found.kept, found.responsibilities.sum(axis=1) > 0.0)
-    assert latent._assigned(np.array([[0.2, 0.9], [0.8, 0.1]]), SETTINGS).tolist() == [[0.0, 1.0], [1.0, 0.0]]
+    assert latent._assigned(np.array([[0.2, 0.9], [0.8, 0.1]])).tolist() == [[0.0, 1.0], [1.0, 0.0]]

@@ -371,7 +371,6 @@ def test_options_are_drawn_at_a_temperature_in_units_of_T(monkeypatch, temperatu
 @pytest.mark.parametrize(
     "changes",
     [
-        {"assignment": "soft"},
         {"base": "assigned"},
         {"greedy": "expected"},
         {"deviation": "return"},

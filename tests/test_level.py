@@ -1,10 +1,10 @@
-"""What the context alone adds to the return: found whatever its unit, not moved by outliers, none where it is slight."""
+"""What the context alone adds to the return: found in any unit, not moved by outliers, none where it is slight."""
 
 import numpy as np
 import pytest
-import small
 from numpy.testing import assert_allclose, assert_array_equal
 
+import small
 from hpsde import level
 
 N = 300

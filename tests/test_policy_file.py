@@ -430,7 +430,7 @@ def test_fields_that_do_not_fit_each_other_are_refused(name, saved, path):
     array = arrays[name]
     longer = np.stack([array, array]) if array.ndim == 0 else np.concatenate([array, array])
     rewrite(path, arrays | {name: longer})
-    refusal = r"the field \w+ has shape \[.*\], expected \[|6 numbers of the return's level were found where 3 are needed"
+    refusal = r"the field \w+ has shape \[.*\], expected \[|6 numbers of the return's level were found where 3 are"
     with pytest.raises(FileFormatError, match=refusal):
         load_policy(path)
 

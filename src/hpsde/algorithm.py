@@ -164,7 +164,7 @@ def find_options(
         return latent.nothing_known(data, settings)
     fresh = surveyed is not memory.landscape
     if memory.found is not None and not fresh and not is_due(data, memory.found, memory.searched):
-        return latent.as_found(data, memory.found, settings)
+        return latent.as_found(data, memory.found)
     last = None
     if memory.found is not None and memory.options is not None and memory.kept is not None:
         last = discovery.Last(memory.options, memory.kept, memory.found.absent)

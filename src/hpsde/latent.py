@@ -86,7 +86,7 @@ def find_solutions(
         unexplored=landscape.unexplored(surveyed, process, first),
         explained=landscape.explained(surveyed, process, data.advantages[chosen[first]], first),
     )
-    return as_found(data, found, settings)._replace(new=True)
+    return as_found(data, found)._replace(new=True)
 
 
 def conditioned(data: Data, surveyed: Landscape) -> tuple[gp.GP, np.ndarray]:
@@ -96,14 +96,14 @@ def conditioned(data: Data, surveyed: Landscape) -> tuple[gp.GP, np.ndarray]:
     return landscape.condition(surveyed, data.joint, size, data.advantages, chosen, len(data.mask)), chosen
 
 
-def as_found(data: Data, found: Found, settings: Settings) -> Latent:
+def as_found(data: Data, found: Found) -> Latent:
     """The rollouts assigned to solutions that were found before.
 
     An option that has just been born shares the others' rollouts: it takes them away once it has been tried.
     """
 
     def assigned(without: np.ndarray) -> np.ndarray:
-        return _assigned(discovery.assign(found, data.parameters, data.features, without), settings) * data.mask
+        return _assigned(discovery.assign(found, data.parameters, data.features, without)) * data.mask
 
     responsibilities = assigned(np.zeros_like(found.born))
     if found.born.any() and np.any(found.kept & ~found.born):
@@ -181,7 +181,7 @@ def estimate_density(
     kept = mass > 0.0
     mixture = density.select(mixture, jnp.asarray(kept))
     responsibilities = np.exp(np.asarray(_log_responsibilities(mixture, jnp.asarray(points)))).T
-    responsibilities = _assigned(responsibilities, settings) * data.mask
+    responsibilities = _assigned(responsibilities) * data.mask
     kept = kept & (responsibilities.sum(axis=1) > 0.0)
     return Latent(kept, responsibilities, float(fitted.lower_bound), warm, mixture=mixture)
 
@@ -189,8 +189,6 @@ def estimate_density(
 _log_responsibilities = jax.jit(density.log_responsibilities)
 
 
-def _assigned(responsibilities: np.ndarray, settings: Settings) -> np.ndarray:
-    """The responsibilities [O, N], or all of a sample for its likeliest option."""
-    if settings.assignment == "soft":
-        return responsibilities
+def _assigned(responsibilities: np.ndarray) -> np.ndarray:
+    """All of a sample [O, N] for its likeliest option."""
     return (np.arange(len(responsibilities))[:, None] == responsibilities.argmax(axis=0)).astype(float)

@@ -23,7 +23,6 @@ from hpsde.weights import RETURN_FUNCTIONS
 
 DENSITIES = ("options", *DENSITY_METHODS)
 WEIGHT_SUMS = ("ess", "n", "one")
-ASSIGNMENTS = ("soft", "hard")
 GP_AXES = ("automatic", "own", "turned", "few", "isotropic")
 GREEDY = ("cautious", "expected")
 DEVIATIONS = ("mean", "return")
@@ -83,8 +82,6 @@ class Settings:
     """What the weights of rollouts sum to for joint Gaussians: ess, n or one (the paper's appendix)."""
     embedding_dimensions: int = 0
     """Dimensions of the Laplacian eigenmaps before joint Gaussians are estimated; 0: no eigenmaps."""
-    assignment: str = "hard"
-    """Samples belong to the likeliest option alone (hard) or to options by responsibility (soft)."""
 
     update: str = "reps"
     """Policy search of each option: reps or rwr."""
@@ -135,7 +132,6 @@ class Settings:
         for kind, name, valid in (
             ("density", self.density, DENSITIES),
             ("weight sum", self.weight_sum, WEIGHT_SUMS),
-            ("assignment", self.assignment, ASSIGNMENTS),
             ("base", self.base, BASES),
             ("behaviour", self.behaviour, BEHAVIOURS),
             ("update", self.update, tuple(UPDATES)),
