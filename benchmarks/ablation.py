@@ -2,7 +2,8 @@
 
     python benchmarks/ablation.py [--first-seed 300] [--seeds 1] [--variants NAME ...] [--cells NAME ...] [--workers 2]
 
-Every cell has fewer rollouts than in the gauntlet, so that differences show. A run's loss is its regret (at most 1) and
+Every cell has fewer rollouts than in the gauntlet, so that differences show; `--variants default` runs nothing but the
+defaults, or nothing where they are there already. A run's loss is its regret (at most 1) and
 one more where a solution is missing or an option stands for none. Every run is a row in benchmarks/results/ablation.csv
 as soon as it is done; those that are there are not made again. Prints, for each variant, how much more it loses than
 the defaults in the mean over the cells, and how many times the defaults' its regret is in the geometric mean (below
@@ -13,13 +14,14 @@ are made by.
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hpsde.experiments.gauntlet.rows import Key, Row, append_row, key, read_rows
+from hpsde.experiments.gauntlet.rows import Row, append_row, key, read_rows
 from hpsde.experiments.gauntlet.runner import Job, run_all
 
 SHORT, LONG, LONGER = 420, 900, 1500  # rollouts in all; routes need more, and arms still more
@@ -74,15 +76,17 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "parameters scaled alone": {"whitening": False},
     "bumps without a trend": {"trend": False},
     "pi_old of the rollout's own policy": {"behaviour": "own"},
+    "KL bound of the paper's code": {"epsilon": 0.3},
     "pi_old as it is": {"flattening": 1.0},
     "fixed ridge": {"ridge": 1e-3},
-    "KL bound of the paper's code": {"epsilon": 0.3},
     "own axes, squared exponential": {"gp_axes": "own"},
     "one length in the kernel": {"gp_axes": "isotropic"},
     "reward-weighted regression": {"update": "rwr"},
     "softmax gate": {"gate": "softmax"},
     "no scouts": {"scouts": 0.0},
 }
+GONE: dict[str, dict[str, Any]] = {"soft assignment": {"assignment": "soft"}}
+"""What there is no setting for any more; rows of that time are in the table."""
 FLOOR = 1e-6  # of the regret
 
 Losses = tuple[float, float]  # a run's loss, and the log10 of its regret
@@ -102,11 +106,15 @@ def interval(differences: np.ndarray, resamples: int = 10_000) -> tuple[float, f
     return float(low), float(high)
 
 
-def report(rows: dict[Key, Row], jobs: Iterable[tuple[str, Job]]) -> None:
+def report(rows: Iterable[Row]) -> None:
     """Print the table."""
-    found = {(name, job.cell, job.seed): losses_of(rows[job.key]) for name, job in jobs if job.key in rows}
+    named = {json.dumps(settings): name for name, settings in (VARIANTS | GONE).items()}
+    found = {}
+    for row in rows:
+        settings = {name: value for name, value in json.loads(row["settings"]).items() if name != "rollouts"}
+        found[named.get(json.dumps(settings)), row["cell"], row["seed"]] = losses_of(row)
     print(f"\n{'variant':46s} {'runs':>4s} {'more loss':>9s}   95 % interval       {'regret':>6s}   95 % interval")
-    for variant in VARIANTS:
+    for variant in VARIANTS | GONE:
         pairs = [
             (losses, found[DEFAULT, cell, seed])
             for (name, cell, seed), losses in found.items()
@@ -142,10 +150,8 @@ def main() -> None:
     rows = {key(row): row for row in read_rows(arguments.out)}
     for done in run_all([job for _, job in jobs if job.key not in rows], arguments.workers):
         append_row(arguments.out, done.row)
-        rows[done.job.key] = done.row
         print(done.job.name, done.job.key[3], "exact" if done.row["exact"] else "not exact", flush=True)
-    rows = {key(row): row for row in read_rows(arguments.out)}
-    report(rows, jobs)
+    report(read_rows(arguments.out))
 
 
 if __name__ == "__main__":

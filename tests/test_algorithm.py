@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from hpsde import algorithm, discovery, landscape, latent
 from hpsde.algorithm import (
+    LATEST,
     LEAST_EFFECTIVE,
     SEARCH_GROWTH,
     Memory,
@@ -15,6 +16,7 @@ from hpsde.algorithm import (
     explored,
     find_options,
     is_due,
+    lost,
     number_options,
     reestimate,
     share_outside,
@@ -26,7 +28,7 @@ from hpsde.gating import GPGate, MarginalGate, SoftmaxGate
 from hpsde.gaussian import LinearGaussian, means
 from hpsde.landscape import View
 from hpsde.latent import Latent
-from hpsde.return_model import approximate_return, survey
+from hpsde.return_model import approximate_return, smoothed, survey
 from hpsde.rollouts import Data
 from hpsde.settings import Settings
 from hpsde.surface import Start
@@ -94,9 +96,27 @@ def test_the_next_step_keeps_slots_and_names(data, surveyed, step):
     assert np.linalg.norm(at - before, axis=1).max() < 0.3
 
 
+def test_what_an_option_loses_is_how_far_half_of_its_newest_rollouts_lie_below_its_mean(data, surveyed, step):
+    """Against the true return, which the process knows well; those of the initial policy are not the option's."""
+    estimate, memory, _ = step
+    approximated, found = surveyed[0], latent.as_found(data, memory.found)
+    seen = smoothed(data, approximated)
+    policies = estimate.options._replace(w=jnp.zeros_like(estimate.options.w))
+    policies = policies._replace(b=jnp.asarray([[1.0, 0.0], [-1.0, 0.0], [0.0, 0.0]]))
+    own = np.flatnonzero(data.mask & ~data.initial)
+    truth = []
+    for side in (0, 1):
+        mine = own[found.responsibilities[np.flatnonzero(found.kept)[side], own] > 0.5][-LATEST:]
+        truth.append(np.median(1.001 - data.returns[mine]))
+    assert_allclose(lost(data, seen, policies, found, approximated), max(truth), atol=0.1)
+    assert np.isnan(lost(data, seen, policies, found, None))
+    first = data._replace(initial=data.mask)
+    assert np.isnan(lost(first, seen, policies, found, approximated))
+
+
 def test_a_mean_return_is_that_of_the_rollouts_an_option_has(data, step):
     estimate, memory, _ = step
-    found = latent.as_found(data, memory.found, SETTINGS)
+    found = latent.as_found(data, memory.found)
     share = found.responsibilities * np.asarray(compute_weights(data, None, SETTINGS).weights)
     for o in np.flatnonzero(estimate.kept):
         assert_allclose(estimate.mean_returns[o], np.average(data.returns, weights=share[o]), rtol=1e-6)
@@ -282,7 +302,7 @@ def test_rollouts_against_the_bounds_are_counted(data):
 
 def train_with_few(data, memory, few, count):
     """All options' policies, where one has so many heavy rollouts, and the other sixty light ones."""
-    found = latent.as_found(data, memory.found, SETTINGS)
+    found = latent.as_found(data, memory.found)
     (enough,) = np.setdiff1d(np.flatnonzero(found.kept), few)
     weighted = np.zeros((O, ROWS))
     weighted[enough, :60] = 1.0 / 60

@@ -13,6 +13,7 @@ GOOD = Signs(
     unexplored=0.05,
     expected=1.0,
     best_first=0.7,
+    lost=0.1,
     width=0.3,
     options=3,
     maxima=3,
@@ -28,7 +29,8 @@ def test_good_signs_raise_no_doubt():
 
 def test_what_is_not_known_raises_no_doubt():
     nothing = float("nan")
-    unknown = GOOD._replace(unexplored=nothing, expected=nothing, best_first=nothing, width=nothing, outside=nothing)
+    names = ("unexplored", "expected", "best_first", "width", "lost", "outside")
+    unknown = GOOD._replace(**dict.fromkeys(names, nothing))
     assert find_doubts(unknown) == ()
 
 
@@ -40,6 +42,8 @@ def test_what_is_not_known_raises_no_doubt():
         ("few", {"unexplored": 0.45}, "45 %"),
         ("not-better", {"expected": 0.51}, "0.51"),
         ("wide", {"width": 3.3}, "3.3"),
+        ("wide", {"lost": 0.8}, "0.8 temperatures"),
+        ("wide", {"width": 3.3, "lost": 0.8}, "3.3"),
         ("unheld", {"maxima": 5}, "5"),
         ("unsettled", {"settled": 1}, "1"),
         ("bound", {"outside": 0.44}, "44 %"),

@@ -106,12 +106,16 @@ def modelled_scores(data: Data, approximated: Surface) -> np.ndarray:
     scores[approximated.rows] = surface.fitted_scores(approximated)[: len(approximated.rows)]
     others = np.flatnonzero(data.mask & np.isnan(scores))
     if len(others):
-        z = np.roll(data.joint, -data.contexts.shape[1], axis=1)[others]
-        z = z if approximated.axes is None else z @ np.asarray(approximated.axes).T
-        process = single(approximated.process._replace(K_inverse=jnp.zeros((0, 0))))
-        predicted = _predict_mean(process, single(pad_rows(z, padded_size(len(others)))))
-        scores[others] = np.asarray(predicted)[: len(others)]
+        scores[others] = predict(approximated, data.parameters[others], data.contexts[others])
     return np.where(data.mask, scores, scores[data.mask].min())
+
+
+def predict(approximated: Surface, parameters: np.ndarray, contexts: np.ndarray) -> np.ndarray:
+    """The mean of the process [N] at parameters [N, D] in contexts [N, S], in single precision."""
+    z = np.concatenate([parameters, contexts], axis=1)
+    z = z if approximated.axes is None else z @ np.asarray(approximated.axes).T
+    process = single(approximated.process._replace(K_inverse=jnp.zeros((0, 0))))
+    return np.asarray(_predict_mean(process, single(pad_rows(z, padded_size(len(z))))), dtype=float)[: len(z)]
 
 
 def smoothed(data: Data, approximated: Surface) -> Data:
