@@ -8,7 +8,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from hpsde import algorithm, discovery, landscape, latent
 from hpsde.algorithm import (
-    LATEST,
     LEAST_EFFECTIVE,
     SEARCH_GROWTH,
     Memory,
@@ -16,7 +15,6 @@ from hpsde.algorithm import (
     explored,
     find_options,
     is_due,
-    lost,
     number_options,
     reestimate,
     share_outside,
@@ -28,7 +26,7 @@ from hpsde.gating import GPGate, MarginalGate, SoftmaxGate
 from hpsde.gaussian import LinearGaussian, means
 from hpsde.landscape import View
 from hpsde.latent import Latent
-from hpsde.return_model import approximate_return, smoothed, survey
+from hpsde.return_model import approximate_return, survey
 from hpsde.rollouts import Data
 from hpsde.settings import Settings
 from hpsde.surface import Start
@@ -94,24 +92,6 @@ def test_the_next_step_keeps_slots_and_names(data, surveyed, step):
     assert after.settled == memory.settled + 1
     at, before = (np.asarray(each.options.b)[estimate.kept] for each in (again, estimate))
     assert np.linalg.norm(at - before, axis=1).max() < 0.3
-
-
-def test_what_an_option_loses_is_how_far_half_of_its_newest_rollouts_lie_below_its_mean(data, surveyed, step):
-    """Against the true return, which the process knows well; those of the initial policy are not the option's."""
-    estimate, memory, _ = step
-    approximated, found = surveyed[0], latent.as_found(data, memory.found)
-    seen = smoothed(data, approximated)
-    policies = estimate.options._replace(w=jnp.zeros_like(estimate.options.w))
-    policies = policies._replace(b=jnp.asarray([[1.0, 0.0], [-1.0, 0.0], [0.0, 0.0]]))
-    own = np.flatnonzero(data.mask & ~data.initial)
-    truth = []
-    for side in (0, 1):
-        mine = own[found.responsibilities[np.flatnonzero(found.kept)[side], own] > 0.5][-LATEST:]
-        truth.append(np.median(1.001 - data.returns[mine]))
-    assert_allclose(lost(data, seen, policies, found, approximated), max(truth), atol=0.1)
-    assert np.isnan(lost(data, seen, policies, found, None))
-    first = data._replace(initial=data.mask)
-    assert np.isnan(lost(first, seen, policies, found, approximated))
 
 
 def test_a_mean_return_is_that_of_the_rollouts_an_option_has(data, step):

@@ -13,7 +13,6 @@ GOOD = Signs(
     unexplored=0.05,
     expected=1.0,
     best_first=0.7,
-    lost=0.1,
     width=0.3,
     options=3,
     maxima=3,
@@ -29,7 +28,7 @@ def test_good_signs_raise_no_doubt():
 
 def test_what_is_not_known_raises_no_doubt():
     nothing = float("nan")
-    names = ("unexplored", "expected", "best_first", "width", "lost", "outside")
+    names = ("unexplored", "expected", "best_first", "width", "outside")
     unknown = GOOD._replace(**dict.fromkeys(names, nothing))
     assert find_doubts(unknown) == ()
 
@@ -42,8 +41,6 @@ def test_what_is_not_known_raises_no_doubt():
         ("few", {"unexplored": 0.45}, "45 %"),
         ("not-better", {"expected": 0.51}, "0.51"),
         ("wide", {"width": 3.3}, "3.3"),
-        ("wide", {"lost": 0.8}, "0.8 temperatures"),
-        ("wide", {"width": 3.3, "lost": 0.8}, "3.3"),
         ("unheld", {"maxima": 5}, "5"),
         ("unsettled", {"settled": 1}, "1"),
         ("bound", {"outside": 0.44}, "44 %"),

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hpsde import discovery, gating, gaussian, gp, landscape, latent, model_step, options, return_model, surface
+from hpsde import discovery, gating, gp, landscape, latent, model_step, options, return_model, surface
 from hpsde._shapes import Array
 from hpsde.density import Mixture
 from hpsde.discovery import Found
@@ -28,7 +28,6 @@ SEARCH_GROWTH = 1.1  # of the number of rollouts before solutions are sought aga
 WIDEST = 0.5  # exploration that noise asks for, in kernel lengths
 NOISE_SHARE = 0.3  # of the noise, that the return changes by over the exploration
 NEWEST = 50  # rollouts of the policy that say how it is doing
-LATEST = 25  # of each option
 JUDGED = 17  # contexts of first rollouts in which the policy is compared with them:
 BEST = 0.9  # its return should come up to this quantile of theirs,
 GAINED = 0.9  # or at least so much of the way there from their median
@@ -69,7 +68,6 @@ class StepInfo(NamedTuple):
 
     explained: R^2 of the first rollouts, each predicted from all others. unexplored: share of the variance that is left
     between the first rollouts. maxima: solutions that the model shows. width: of the widest option, in kernel lengths.
-    lost: see there, in T.
     best_first: see `best_of_first`. outliers: rollouts whose returns are not
     believed.
     """
@@ -85,7 +83,6 @@ class StepInfo(NamedTuple):
     explained: float = float("nan")
     maxima: int = 0
     width: float = float("nan")
-    lost: float = float("nan")
     unexplored: float = float("nan")
     best_first: float = float("nan")
     outliers: int = 0
@@ -131,7 +128,6 @@ def reestimate(
         explained=explained(approximated, found),
         maxima=0 if found.found is None else found.found.separate,
         width=widest(policies, found, surveyed),
-        lost=lost(data, seen, policies, found, approximated) / return_temperature(data, importance, settings),
         unexplored=float("nan") if found.found is None else found.found.unexplored,
         best_first=best_of_first(data, seen),
         outliers=data.rollouts - int(data.mask.sum()),
@@ -270,24 +266,6 @@ def widest(policies: LinearGaussian, found: Latent, surveyed: Landscape | None) 
     V = surveyed.view.V
     variance = np.einsum("dk,ode,ek->ok", V, np.asarray(policies.Sigma)[found.kept], V)
     return float(np.sqrt(variance.max()))
-
-
-def lost(data: Data, seen: Data, policies: LinearGaussian, found: Latent, approximated: Surface | None) -> float:
-    """How far half of an option's newest rollouts lie below its mean parameters, by their modelled returns; the most
-    that any option loses so. One that has converged loses next to nothing, whatever the noise is. NaN for success or
-    failure, whose odds have no scale.
-    """
-    if approximated is None or approximated.binary or found.found is None:
-        return float("nan")
-    means = np.asarray(gaussian.means(policies, jnp.asarray(data.features)))
-    newest = data.mask & ~data.initial & (found.responsibilities > 0.5) & found.kept[:, None]
-    newest &= np.cumsum(newest[:, ::-1], axis=1)[:, ::-1] <= LATEST
-    o, rows = np.nonzero(newest)
-    if not len(rows):
-        return float("nan")
-    at_means = approximated.warp.inverse(return_model.predict(approximated, means[o, rows], data.contexts[rows]))
-    below = at_means - seen.advantages[rows]
-    return float(max(np.median(below[o == each]) for each in np.unique(o)))
 
 
 _fit_options = functools.partial(jax.jit, static_argnames=("update", "epsilon", "support", "ridge", "variance_floor"))(

@@ -53,7 +53,6 @@ class Info:
     explained: float = float("nan")
     maxima: int = 0
     width: float = float("nan")
-    lost: float = float("nan")
     unexplored: float = float("nan")
     best_first: float = float("nan")
     outliers: int = 0

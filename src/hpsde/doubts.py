@@ -30,10 +30,9 @@ class Signs(NamedTuple):
     explained: R^2 of the first rollouts, each predicted from all others. unexplored: share of the variance that is left
     between the first rollouts. expected, best_first: the return that is expected of the policy, less a standard
     deviation, and a modelled return that a tenth of the first rollouts exceed. width: of the widest option, in kernel
-    lengths. lost: modelled return by which half of an option's newest rollouts lie below its mean, in T. options,
-    maxima: how many options there are, and how many solutions the model shows. settled: learning steps since that
-    number last changed. outside: share of the newest rollouts that lie against or beyond the bounds of a uniform
-    initial policy.
+    lengths. options, maxima: how many options there are, and how many solutions the model shows. settled: learning
+    steps since that number last changed. outside: share of the newest rollouts that lie against or beyond the bounds of
+    a uniform initial policy.
     """
 
     explained: float
@@ -41,7 +40,6 @@ class Signs(NamedTuple):
     expected: float
     best_first: float
     width: float
-    lost: float
     options: int
     maxima: int
     settled: int
@@ -51,7 +49,6 @@ class Signs(NamedTuple):
 EXPLAINED = 0.1
 UNEXPLORED = 0.4
 WIDTH = 2.5
-LOST = 0.75
 SETTLED = 3
 OUTSIDE = 0.2
 
@@ -91,13 +88,6 @@ def find_doubts(signs: Signs) -> tuple[Doubt, ...]:
             signs.width,
             f"An option varies over {signs.width:.2g} kernel lengths, more than the solution it stands for is wide. "
             "More rollouts narrow it.",
-        )
-    elif signs.lost > LOST:
-        doubt(
-            "wide",
-            signs.lost,
-            f"Half of an option's newest rollouts return {signs.lost:.2g} temperatures less than its mean would: it is "
-            "still far wider than the solution it stands for. More rollouts narrow it.",
         )
     if signs.maxima > signs.options:
         doubt(

@@ -190,7 +190,6 @@ class HPSDE(Learner):
             expected=expected,
             best_first=step.best_first,
             width=step.width,
-            lost=step.lost,
             options=step.options_kept,
             maxima=step.maxima,
             settled=self._memory.settled,
