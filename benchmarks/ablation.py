@@ -24,12 +24,12 @@ import numpy as np
 from hpsde.experiments.gauntlet.rows import Row, append_row, key, read_rows
 from hpsde.experiments.gauntlet.runner import Job, run_all
 
-SHORT, LONG, LONGER = 420, 900, 1500  # rollouts in all; routes need more, and arms still more
+SHORT, LONG, FULL, LONGER = 420, 900, 1050, 1500  # rollouts in all; routes and curves need more, and arms still more
 CELLS = {
     "ridges-3": SHORT,
     "ridges-6": SHORT,
-    "curves-2": SHORT,
-    "curves-4": SHORT,
+    "curves-2": FULL,
+    "curves-4": FULL,
     "crossing-2": SHORT,
     "widths-4": SHORT,
     "heights-4": SHORT,
