@@ -68,13 +68,12 @@ def draw(rows: Sequence[Line], path: Path) -> None:
             curve = [row for row in mine if row["option"] == option]
             side = max(("left", "right"), key=lambda name: float(curve[-1][name]))
             own, share = ([float(row[name]) for row in curve] for name in ("own", side))
-            missed = share[-1] < FOLLOWS
-            panel.plot(own, share, color="C0" if side == "left" else "C1", linestyle=":" if missed else "-", marker=".")
+            panel.plot(own, share, color="C0" if side == "left" else "C1", marker=".")
         panel.axhline(FOLLOWS, color="0.6", linewidth=0.8)
         panel.set_title(task, fontsize=9)
         panel.set_xlabel("rollouts of the option's own")
     panels[0, 0].set_ylabel("goals within 2 cm")
-    for label, style in (("left", "C0-"), ("right", "C1-"), ("below 80 % at the end", "k:")):
+    for label, style in (("left", "C0-"), ("right", "C1-")):
         panels[0, -1].plot([], [], style, label=label)
     panels[0, -1].legend(fontsize=7, loc="lower right")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -92,7 +91,7 @@ def main() -> None:
     parser.add_argument("--only-draw", action="store_true")
     arguments = parser.parse_args()
     if not arguments.only_draw:
-        rows = []
+        rows: list[Line] = []
         for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
             rows += lines(f"{arguments.cell}@{seed}", seed)
             print(arguments.cell, seed, {row["option"]: row for row in rows}, flush=True)
