@@ -2,13 +2,12 @@
 
     python benchmarks/ablation.py [--first-seed 300] [--seeds 1] [--variants NAME ...] [--cells NAME ...] [--workers 2]
 
-Every cell has fewer rollouts than in the gauntlet, so that differences show; `--variants default` runs nothing but the
-defaults, or nothing where they are there already. A run's loss is its regret (at most 1) and
-one more where a solution is missing or an option stands for none. Every run is a row in benchmarks/results/ablation.csv
-as soon as it is done; those that are there are not made again. Prints, for each variant, how much more it loses than
-the defaults in the mean over the cells, and how many times the defaults' its regret is in the geometric mean (below
-FLOOR all regrets are alike), with bootstrap intervals. Development seeds, below 1,000, since the table is what choices
-are made by.
+Most cells have fewer rollouts than in the gauntlet, so that differences show. A run's loss is its regret (at most 1),
+and one more where a solution is missing or an option stands for none. Every run is a row of the file
+benchmarks/results/ablation.csv as soon as it is done; those that are there are not made again. Prints, for each
+variant, how much more it loses than the defaults in the mean over the cells, and how many times the defaults' its
+regret is in the geometric mean (below FLOOR all regrets are alike), with bootstrap intervals. Development seeds, below
+1,000, since the table is what choices are made by.
 """
 
 from __future__ import annotations
@@ -111,14 +110,15 @@ def report(rows: Iterable[Row]) -> None:
     named = {json.dumps(settings): name for name, settings in (VARIANTS | GONE).items()}
     found = {}
     for row in rows:
-        settings = {name: value for name, value in json.loads(row["settings"]).items() if name != "rollouts"}
-        found[named.get(json.dumps(settings)), row["cell"], row["seed"]] = losses_of(row)
+        settings = json.loads(row["settings"])
+        task = row["cell"], row["seed"], settings.pop("rollouts")
+        found[named.get(json.dumps(settings)), task] = losses_of(row)
     print(f"\n{'variant':46s} {'runs':>4s} {'more loss':>9s}   95 % interval       {'regret':>6s}   95 % interval")
     for variant in VARIANTS | GONE:
         pairs = [
-            (losses, found[DEFAULT, cell, seed])
-            for (name, cell, seed), losses in found.items()
-            if name == variant != DEFAULT and (DEFAULT, cell, seed) in found
+            (losses, found[DEFAULT, task])
+            for (name, task), losses in found.items()
+            if name == variant != DEFAULT and (DEFAULT, task) in found
         ]
         if pairs:
             loss, regret = (np.array(pairs)[:, 0] - np.array(pairs)[:, 1]).T
@@ -142,13 +142,13 @@ def main() -> None:
     arguments = parser.parse_args()
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
     jobs = [
-        (variant, Job(cell, seed, settings=VARIANTS[variant], rollouts=CELLS[cell]))
+        Job(cell, seed, settings=VARIANTS[variant], rollouts=CELLS[cell])
         for cell in arguments.cells
         for variant in dict.fromkeys([DEFAULT, *arguments.variants])
         for seed in seeds
     ]
-    rows = {key(row): row for row in read_rows(arguments.out)}
-    for done in run_all([job for _, job in jobs if job.key not in rows], arguments.workers):
+    known = {key(row) for row in read_rows(arguments.out)}
+    for done in run_all([job for job in jobs if job.key not in known], arguments.workers):
         append_row(arguments.out, done.row)
         print(done.job.name, done.job.key[3], "exact" if done.row["exact"] else "not exact", flush=True)
     report(read_rows(arguments.out))

@@ -94,7 +94,7 @@ def main() -> None:
         rows: list[Line] = []
         for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
             rows += lines(f"{arguments.cell}@{seed}", seed)
-            print(arguments.cell, seed, {row["option"]: row for row in rows}, flush=True)
+            print(rows[-1], flush=True)
         with arguments.out.open("w", newline="") as file:
             writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
             writer.writeheader()

@@ -15,8 +15,10 @@ LARGEST_LOGARITHM = 300.0
 
 
 class Field(NamedTuple):
-    """Shape in the letters of _shapes.py (P points and E axes of the gate, K knots of the warp, J bumps, V
-    numbers of the return's level), and type."""
+    """Shape in the letters of _shapes.py, and type.
+
+    P: points, E: axes of the gate, K: knots of the warp, J: bumps, V: numbers of the return's level.
+    """
 
     shape: str
     dtype: str = NUMBERS

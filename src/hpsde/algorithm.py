@@ -68,8 +68,7 @@ class StepInfo(NamedTuple):
 
     explained: R^2 of the first rollouts, each predicted from all others. unexplored: share of the variance that is left
     between the first rollouts. maxima: solutions that the model shows. width: of the widest option, in kernel lengths.
-    best_first: see `best_of_first`. outliers: rollouts whose returns are not
-    believed.
+    best_first: see `best_of_first`. outliers: rollouts whose returns are not believed.
     """
 
     ess: float
@@ -245,7 +244,7 @@ def best_of_first(data: Data, seen: Data) -> float:
     if not first.any():
         return float("nan")
     typical, best = np.median(data.advantages[first]), np.quantile(seen.advantages[first], BEST)
-    level = 0.0 if data.level is None else np.mean(data.level[judged(data)])
+    level = np.mean(np.broadcast_to(data.level, first.shape)[judged(data)])
     return float(level + typical + GAINED * (best - typical))
 
 

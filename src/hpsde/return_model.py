@@ -121,7 +121,7 @@ def predict(approximated: Surface, parameters: np.ndarray, contexts: np.ndarray)
 def smoothed(data: Data, approximated: Surface) -> Data:
     """The rollouts with their modelled returns: what noise and luck have added is gone."""
     advantages = approximated.warp.inverse(modelled_scores(data, approximated))
-    return data._replace(returns=advantages + (0.0 if data.level is None else data.level))
+    return data._replace(returns=advantages + data.level)
 
 
 _predict_mean = jax.jit(gp.predict_mean)

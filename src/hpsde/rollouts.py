@@ -155,13 +155,11 @@ class Data(NamedTuple):
     initial: np.ndarray  # [N] which of them are the initial policy's
     bounds: tuple[np.ndarray, np.ndarray] | None = None  # [D] each, where the initial policy is uniform
     rollouts: int = 0  # how many there are, those that are not trusted included
-    level: np.ndarray | None = None  # [N] what the contexts alone add to the returns; None: nothing
+    level: np.ndarray | float = 0.0  # [N] what the contexts alone add to the returns
 
     @property
     def advantages(self) -> np.ndarray:
         """Returns less their level [N]: what the model of the return is a model of. Rounding errors are 0."""
-        if self.level is None:
-            return self.returns
         left = self.returns - self.level
         return np.where(np.abs(left) <= ROUNDING * np.max(np.abs(self.returns)), 0.0, left)
 
