@@ -59,6 +59,13 @@ def test_where_no_solution_is_seen_nothing_is_explained():
     assert kinds == ["unexplained"]
 
 
+def test_a_model_that_shows_no_solution_says_so_whatever_it_explains():
+    doubt = find_doubts(GOOD._replace(maxima=0, options=1))[0]
+    assert doubt.kind == "unexplained"
+    assert "shows no solution" in doubt.text
+    assert "hardly knows" not in doubt.text
+
+
 def test_returns_that_are_noise_leave_one_wide_option_and_a_doubt():
     rng = np.random.default_rng(0)
     learner = small.run(small.make(), returns=lambda contexts, parameters: rng.normal(size=len(parameters)))

@@ -6,7 +6,16 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import Ridge
 
 from hpsde.errors import InputError, UnknownNameError
-from hpsde.features import LOW, Custom, Linear, SquaredExponential, default_count, make_features, spread_points
+from hpsde.features import (
+    LOW,
+    Custom,
+    Linear,
+    Quadratic,
+    SquaredExponential,
+    default_count,
+    make_features,
+    spread_points,
+)
 
 
 def make_contexts(seed=0, n=60, size=2):
@@ -20,6 +29,22 @@ def test_linear_features_are_the_standardised_contexts():
     assert_allclose(features(contexts), (contexts - contexts.mean(axis=0)) / contexts.std(axis=0), rtol=1e-12)
     # The map is that of the contexts it was made for; others are put through it as they are.
     assert_allclose(features(contexts[:1] + 7.0), features(contexts[:1]) + 7.0 / contexts.std(axis=0), rtol=1e-12)
+
+
+def test_quadratic_features_are_the_linear_ones_and_their_products():
+    contexts = make_contexts()
+    features = make_features("quadratic", contexts)
+    assert isinstance(features, Quadratic)
+    one, two = make_features("linear", contexts)(contexts).T
+    assert_allclose(features(contexts), np.column_stack([one, two, one**2, one * two, two**2]), rtol=1e-12)
+    # Any quadratic function of the context is a combination of them and a constant.
+    target = 3.0 - contexts[:, 0] * contexts[:, 1] + 0.2 * contexts[:, 0] ** 2
+    design = np.column_stack([np.ones(60), features(contexts)])
+    assert_allclose(design @ np.linalg.lstsq(design, target, rcond=None)[0], target, rtol=1e-9)
+
+
+def test_automatic_features_are_linear_until_a_learner_chooses():
+    assert isinstance(make_features("automatic", make_contexts()), Linear)
 
 
 def test_squared_exponential_features_are_their_formula():
@@ -63,7 +88,7 @@ def test_spread_points_cover_the_line():
     assert np.isin(chosen, points[:, 0]).all()
 
 
-@pytest.mark.parametrize("name", ["linear", "squared-exponential"])
+@pytest.mark.parametrize("name", ["linear", "quadratic", "squared-exponential"])
 def test_contexts_that_never_vary(name):
     contexts = np.full((20, 2), [3.0, -1e6])
     values = make_features(name, contexts)(contexts)
@@ -76,7 +101,7 @@ def test_contexts_that_never_vary(name):
     assert len(np.unique(values, axis=0)) == 20
 
 
-@pytest.mark.parametrize("name", ["linear", "squared-exponential"])
+@pytest.mark.parametrize("name", ["linear", "quadratic", "squared-exponential"])
 def test_without_contexts_there_are_no_features(name):
     assert make_features(name, np.zeros((8, 0)))(np.zeros((5, 0))).shape == (5, 0)
 
@@ -104,7 +129,9 @@ def test_bad_features_are_named(function):
 
 
 def test_unknown_features_list_the_known():
-    with pytest.raises(UnknownNameError, match="unknown features 'cubic'; valid are: linear, squared-expo"):
+    with pytest.raises(
+        UnknownNameError, match="unknown features 'cubic'; valid are: automatic, linear, quadratic, squared-expo"
+    ):
         make_features("cubic", make_contexts())
     with pytest.raises(UnknownNameError):
         make_features("cubic", np.zeros((4, 0)))

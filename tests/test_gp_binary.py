@@ -180,9 +180,20 @@ def test_what_padding_holds_does_not_matter():
     [([0.0, 1.0, 1.0], True), ([-5.0, 3.0], True), ([1.0, 1.0], False), ([0.0, 0.5, 1.0], False), ([2.0], False)],
 )
 def test_binary_is_two_values_exactly(returns, binary):
-    values = np.resize(returns, 30)
-    assert gp_binary.is_binary(values, np.arange(30.0)[:, None]) == binary
-    assert not gp_binary.is_binary(values, np.resize([0.0, 1.0], 30)[:, None])  # two returns of two points
+    values, share = np.resize(returns, 30), np.full(30, 1.0 / 30.0)
+    assert gp_binary.is_binary(values, share, np.arange(30.0)[:, None]) == binary
+    assert not gp_binary.is_binary(values, share, np.resize([0.0, 1.0], 30)[:, None])  # two returns of two points
+
+
+def test_a_plateau_that_has_all_the_weight_is_success():
+    """How far below a return is bad says nothing where the good ones are all equal."""
+    returns, z = np.resize([1.0, 0.3, -7.0, 1.0, 0.9], 40), np.arange(40.0)[:, None]
+    assert gp_binary.is_binary(returns, (returns == 1.0).astype(float), z)
+    assert not gp_binary.is_binary(returns, (returns > 0.5).astype(float), z)
+    assert not gp_binary.is_binary(np.ones(40), np.ones(40), z)  # nobody fails
+    # A failure returns what the median one does.
+    warp = gp_binary.odds_warp(returns)
+    assert_allclose(warp.inverse(np.array([-40.0, 40.0])), [0.3, 1.0], atol=2e-2)
 
 
 def test_the_map_of_odds_is_the_expected_return():

@@ -227,6 +227,7 @@ def test_a_landscape_of_success_has_scores_0_and_1_and_log_odds():
     known = Known(contexts, parameters, returns)
     assert known.landscape.binary
     assert_array_equal(scores_of(known.landscape, returns), (returns > 0.0).astype(float))
+    assert_array_equal(scores_of(known.landscape, np.array([-1e6, 2.9, 3.0, 3.1])), [0.0, 0.0, 1.0, 1.0])
     z = np.array([[2.0, 0.0, 0.0], [-2.0, 0.0, 0.0]])
     odds = np.asarray(gp.predict_mean(known.process, jnp.asarray(z)))
     assert odds[0] > 0.0 > odds[1]

@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from hpsde import density, discovery, latent
 from hpsde.density import Mixture
 from hpsde.discovery import Last
+from hpsde.features import make_features
 from hpsde.gaussian import LinearGaussian, means
 from hpsde.latent import chain_starts, estimate_density, find_solutions, nothing_known, sample_counts
 from hpsde.return_model import approximate_return, survey
@@ -263,3 +264,39 @@ def test_a_gaussian_without_a_rollout_of_its_own_is_no_option(monkeypatch, data,
     _, found = watched_counts(monkeypatch, data, known[1])
     assert_array_equal(found.kept, found.responsibilities.sum(axis=1) > 0.0)
     assert latent._assigned(np.array([[0.2, 0.9], [0.8, 0.1]])).tolist() == [[0.0, 1.0], [1.0, 0.0]]
+
+
+# ---------------------------------------------------------------- features
+
+
+def bent(by, count=400, noise=0.0):
+    """Returns that are best on two curves over the context, `by` of them bent, and a landscape of them."""
+    rng = np.random.default_rng(1)
+    mask = np.ones(count, dtype=bool)
+    contexts, parameters = rng.uniform(-1.7, 1.7, size=(count, 1)), rng.uniform(-1.7, 1.7, size=(count, 1))
+    curve = by(contexts[:, 0])
+    nearest = np.min([np.abs(parameters[:, 0] - curve - offset) for offset in (0.8, -0.8)], axis=0)
+    returns = np.exp(-0.5 * (nearest / 0.25) ** 2) + noise * rng.normal(size=count)
+    made = Data(contexts, parameters, returns, contexts, np.zeros(count), mask, mask, rollouts=count)
+    approximated, _ = approximate_return(KEY, made, np.ones(2), Start(), np.zeros(0, dtype=bool), SETTINGS)
+    found = survey(KEY, made, approximated, np.ones(2), None, SETTINGS)
+    names = ("linear", "quadratic", "squared-exponential")
+    candidates = [make_features(name, contexts, trend=True)(contexts) for name in names]
+    return names[latent.choose_features(KEY, made, found, candidates, SETTINGS)]
+
+
+def test_curves_get_squared_exponentials_and_what_is_nearly_straight_a_quadratic():
+    assert bent(lambda s: 0.5 * np.sin(3.0 * s)) == "squared-exponential"
+    assert bent(lambda s: 0.3 * s) == "quadratic"
+    assert bent(lambda s: 0.2 * s**2) == "quadratic"
+    assert bent(lambda s: 0.3 * s, noise=0.3) == "quadratic"
+
+
+def test_with_few_rollouts_options_are_lines(monkeypatch):
+    monkeypatch.setattr(latent, "PER_NUMBER", 200)
+    assert bent(lambda s: 0.5 * np.sin(3.0 * s)) == "linear"
+
+
+def test_features_that_cost_far_more_than_they_gain_are_not_taken(monkeypatch):
+    monkeypatch.setattr(latent, "SLIGHT", 0.0)
+    assert bent(lambda s: 0.3 * s) == "linear"

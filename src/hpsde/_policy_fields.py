@@ -42,6 +42,7 @@ COMMON = {
 }
 FEATURES = {
     "linear": {"features_centre": Field("F"), "features_scale": Field("F")},
+    "quadratic": {"features_centre": Field("S"), "features_scale": Field("S")},
     "squared-exponential": {
         "features_centres": Field("J S"),
         "features_bandwidth": Field("S"),
@@ -118,8 +119,11 @@ def check_fields(arrays: Mapping[str, np.ndarray], fields: Mapping[str, Field]) 
         least, most = 1 if "gate_binary" in fields else sizes["S"] + sizes["D"], sizes["S"] + sizes["D"]
         if not least <= sizes["E"] <= most:
             raise ValueError(f"{sizes['E']} axes of a gate were found where {least} to {most} are possible")
-    if "features_scale" in arrays and sizes["F"] != sizes["S"]:
-        raise ValueError(f"{sizes['F']} linear features were found for {sizes['S']} context numbers")
+    if "features_centre" in fields:
+        linear, S = fields["features_centre"].shape == "F", sizes["S"]
+        if sizes["F"] != (S if linear else S * (S + 3) // 2):
+            kind = "linear" if linear else "quadratic"
+            raise ValueError(f"{sizes['F']} {kind} features were found for {S} context numbers")
     if "J" in sizes:
         wanted = sizes["J"] + (sizes["S"] if np.any(arrays.get("features_trend", 0.0)) else 0)
         if sizes["F"] != wanted:

@@ -285,7 +285,7 @@ def train_options(
     squares = data.contexts**2 if settings.match_squares else data.contexts[:, :0]
     total = weighted.sum(axis=1)
     policies = _fit_options(
-        jnp.asarray(np.where(data.mask, data.returns, 0.0)),
+        jnp.asarray(np.where(data.mask, data.advantages, 0.0)),
         jnp.asarray(data.features),
         jnp.asarray(np.hstack([data.features, squares])),
         jnp.asarray(data.parameters),

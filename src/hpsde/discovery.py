@@ -154,6 +154,13 @@ def discover(
     )
 
 
+def evidence(rng: np.random.Generator, given: Given, view: View, max_options: int) -> float:
+    """The bound on the samples' log density by a mixture of policies with these features, without options before."""
+    samples = make_samples(given.parameters, given.features, given.counts, fit_features(given.features), view)
+    components = max(COMPONENTS, 2 * max_options)
+    return _fit_mixture(rng, given, samples, view, None, True, components, max_options)[0].bound
+
+
 def make_samples(
     parameters: np.ndarray, phi: np.ndarray, counts: np.ndarray, features: Features, view: View
 ) -> policy_mixture.Samples:

@@ -62,11 +62,12 @@ def find_doubts(signs: Signs) -> tuple[Doubt, ...]:
 
     if signs.maxima == 0 or signs.explained < EXPLAINED:
         share = max(signs.explained, 0.0) if np.isfinite(signs.explained) else 0.0
+        known = "it hardly knows what they depend on" if share < EXPLAINED else "but it shows no solution"
         doubt(
             "unexplained",
             share,
-            f"The model explains {100 * share:.0f} % of the first returns' variance: it hardly knows what they "
-            "depend on. More initial rollouts may help; check that the returns depend on the parameters at all.",
+            f"The model explains {100 * share:.0f} % of the first returns' variance: {known}. More initial rollouts "
+            "may help; check that the returns depend on the parameters at all.",
         )
     if signs.unexplored > UNEXPLORED:
         doubt(

@@ -1,4 +1,4 @@
-"""Context features phi(s) of the option policies: linear, squared exponential, or any callable.
+"""Context features phi(s) of the option policies: linear, quadratic, squared exponential, or any callable.
 
 The constant is not among them: every option has its own offset (gaussian.py).
 """
@@ -13,7 +13,7 @@ import numpy as np
 from hpsde.errors import InputError, UnknownNameError
 
 COUNTS = (10, 16, 27)  # squared exponentials for contexts of one, two, and three or more numbers
-FEATURE_NAMES = ("linear", "squared-exponential")
+FEATURE_NAMES = ("automatic", "linear", "quadratic", "squared-exponential")
 LOW = 1.0 / 30.0  # so that the ridge weighs bumps 900 times as much as the line
 
 
@@ -28,6 +28,21 @@ class Linear:
     def __call__(self, contexts: np.ndarray) -> np.ndarray:
         """Features [N, S] of contexts [N, S]."""
         return (contexts - self.centre) / self.scale
+
+
+@dataclass(frozen=True)
+class Quadratic:
+    """phi(s) = [u, u_j u_k for j <= k], u = (s - centre) / scale."""
+
+    centre: np.ndarray
+    scale: np.ndarray
+    kind: str = "quadratic"
+
+    def __call__(self, contexts: np.ndarray) -> np.ndarray:
+        """Features [N, S + S (S + 1) / 2] of contexts [N, S]."""
+        u = (contexts - self.centre) / self.scale
+        j, k = np.triu_indices(u.shape[1])
+        return np.concatenate([u, u[:, j] * u[:, k]], axis=1)
 
 
 @dataclass(frozen=True)
@@ -71,7 +86,7 @@ class Custom:
         return values
 
 
-FeatureMap = Linear | SquaredExponential | Custom
+FeatureMap = Linear | Quadratic | SquaredExponential | Custom
 
 
 def make_features(
@@ -83,16 +98,19 @@ def make_features(
 ) -> FeatureMap:
     """The feature map for contexts like the given ones; `count` is the number of squared exponentials.
 
-    `trend` adds the contexts themselves, in units of their deviation, to the squared exponentials.
+    `trend` adds the contexts themselves, in units of their deviation, to the squared exponentials. "automatic" is
+    linear: a learner that can tell may choose others (latent.py).
     """
-    if isinstance(features, (Linear, SquaredExponential, Custom)):
+    if isinstance(features, FeatureMap):
         return features
     if callable(features):
         return Custom(features)
     centre, scale = contexts.mean(axis=0), contexts.std(axis=0)
     scale = np.where(scale > 1e-13 * np.max(np.abs(contexts), axis=0, initial=0.0), scale, 1.0)
-    if features == "linear" or (features in FEATURE_NAMES and contexts.shape[1] == 0):
+    if features in ("automatic", "linear") or (features in FEATURE_NAMES and contexts.shape[1] == 0):
         return Linear(centre, scale)
+    if features == "quadratic":
+        return Quadratic(centre, scale)
     if features == "squared-exponential":
         unit = (contexts - centre) / scale
         chosen = spread_points(unit, count or default_count(contexts.shape[1]))

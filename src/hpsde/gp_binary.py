@@ -30,6 +30,7 @@ from hpsde.warp import Warp
 SIGNAL = 3.0  # typical standard deviation of the log odds
 NOISE = 1e-3  # that the hyper-parameters name: there is none
 LEAST_POINTS = 20  # different points, for two returns to be success and failure
+PLATEAU = 0.99  # of the weight for good returns, on returns that are equal
 NEWTON_STEPS = 40
 LARGEST_STEP = 3.0
 ITERATIONS = 25
@@ -38,14 +39,21 @@ KNOTS = 129
 FARTHEST = 8.0  # log odds of the last knots
 
 
-def is_binary(returns: np.ndarray, z: np.ndarray) -> bool:
-    """Whether there are exactly two different returns, and not because there are hardly more different points z."""
-    return len(np.unique(returns)) == 2 and len(np.unique(z, axis=0)) >= LEAST_POINTS
+def is_binary(returns: np.ndarray, share: np.ndarray, z: np.ndarray) -> bool:
+    """Whether returns are success or failure: there are two of them, or nearly all of the good ones are equal.
+
+    `share` is that of weight for good returns: on a plateau, returns that cannot be exceeded, it says nothing of how
+    far below it others are bad. Two returns because there are hardly more different points z are no success.
+    """
+    best = returns == returns.max()
+    equal = len(np.unique(returns)) == 2 or share[best].sum() > PLATEAU * share.sum()
+    return bool(equal and not best.all()) and len(np.unique(z, axis=0)) >= LEAST_POINTS
 
 
 def odds_warp(returns: np.ndarray) -> Warp:
-    """The map between log odds and expected returns, for returns of two values."""
-    low, high = float(np.min(returns)), float(np.max(returns))
+    """The map between log odds and expected returns; the highest is success, and failures have their median return."""
+    high = float(np.max(returns))
+    low = float(np.median(returns[returns < high]))
     scores = np.linspace(-FARTHEST, FARTHEST, KNOTS)
     return Warp(low + (high - low) * expit(scores), scores)
 

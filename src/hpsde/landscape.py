@@ -99,7 +99,7 @@ def scores_of(landscape: Landscape, returns: np.ndarray) -> np.ndarray:
     """
     warp = landscape.warp
     if landscape.binary:
-        return (returns > np.mean(warp.returns[[0, -1]])).astype(float)
+        return (returns >= warp.returns[-1]).astype(float)
     slope = (warp.scores[-1] - warp.scores[0]) / (warp.returns[-1] - warp.returns[0])
     above = np.maximum(returns - warp.returns[-1], 0.0)
     return np.interp(returns, warp.returns, warp.scores) + slope * above

@@ -7,6 +7,7 @@ rollouts weighted by W~ (density.py).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -23,6 +24,8 @@ from hpsde.rollouts import Data
 from hpsde.settings import Settings
 from hpsde.weighing import weigh
 
+PER_NUMBER = 15  # rollouts for each number of an option and parameter, or features are not considered
+SLIGHT = 50.0  # nats
 RESTARTS = 8  # of the mixture of joint Gaussians, besides the last one
 
 
@@ -54,17 +57,11 @@ def find_solutions(
     settings: Settings,
 ) -> Latent:
     """The solutions that the landscape shows; `fresh` says that it is another than the last time."""
-    size = data.contexts.shape[1]
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     process, chosen = conditioned(data, surveyed)
-    count = max(landscape.SAMPLES, landscape.PER_OPTION * settings.max_options)
-    rows, starts = chain_starts(rng, data, np.asarray(importance.weights), last, count)
-    moved, scores = landscape.sample(key, surveyed, process, starts, size, data.bounds, surveyed.temperature)
-    # Clip at the best known score, so that samples do not abandon the weaker solution.
-    counts = sample_counts(data, rows, np.minimum(scores, surveyed.warp.scores[-1]), surveyed.temperature, settings)
-    axes = landscape.axes_of(surveyed, moved.shape[1])
-    lengths = np.minimum(np.exp(np.asarray(surveyed.hyperparameters.log_lengths)), 1.0)
-    coordinates = np.roll(moved, -size, axis=1) @ axes.T / lengths
+    rng = _generator(key)
+    given, _ = _samples(key, rng, data, surveyed, process, np.asarray(importance.weights), last, settings)
+    size = data.contexts.shape[1]
+    axes = landscape.axes_of(surveyed, data.joint.shape[1])
     highest = float(landscape.scores_of(surveyed, data.advantages[chosen]).max())
     if surveyed.binary:  # n rollouts cannot show higher log odds than that all of n succeed
         highest = float(np.log(len(chosen) + 1.0))
@@ -72,7 +69,7 @@ def find_solutions(
     anchors = usable[gp.spread_subset(len(usable), discovery.ANCHORS if size else 1)]
     found = discovery.discover(
         rng,
-        discovery.Given(moved[:, :size], moved[:, size:], data.features[rows], scores, counts, coordinates),
+        given,
         (data.contexts[anchors], data.features[anchors]),
         valleys.Model(process, jnp.asarray(axes), jnp.asarray(surveyed.view.L), surveyed.temperature, highest),
         surveyed.view,
@@ -87,6 +84,57 @@ def find_solutions(
         explained=landscape.explained(surveyed, process, data.advantages[chosen[first]], first),
     )
     return as_found(data, found)._replace(new=True)
+
+
+def choose_features(
+    key: Array, data: Data, surveyed: Landscape, candidates: Sequence[np.ndarray], settings: Settings
+) -> int:
+    """Which features [N, F] of the rollouts' contexts, the fewest first, suit the solutions that the landscape shows.
+
+    The likeliest for its samples under a mixture of option policies, by the bound: features that the solutions do not
+    need cost more than they gain. But the samples are wider than the options will be and hide a slight bend, and noise
+    bends the landscape itself: the second are taken unless others gain SLIGHT nats on them. Features that have too few
+    rollouts for each number of an option are not considered.
+    """
+    process, _ = conditioned(data, surveyed)
+    share = data.mask / data.mask.sum()
+    given, rows = _samples(key, _generator(key), data, surveyed, process, share, None, settings)
+    enough = [each.shape[1] + 1 <= data.mask.sum() / PER_NUMBER for each in candidates]
+    bounds = [
+        discovery.evidence(_generator(key), given._replace(features=each[rows]), surveyed.view, settings.max_options)
+        for place, each in enumerate(candidates)
+        if place == 0 or all(enough[: place + 1])
+    ]
+    likeliest = int(np.argmax(bounds))
+    return 1 if len(bounds) > 1 and bounds[likeliest] - bounds[1] < SLIGHT else likeliest
+
+
+def _generator(key: Array) -> np.random.Generator:
+    return np.random.default_rng(np.asarray(jax.random.key_data(key)))
+
+
+def _samples(
+    key: Array,
+    rng: np.random.Generator,
+    data: Data,
+    surveyed: Landscape,
+    process: gp.GP,
+    share: np.ndarray,
+    last: Last | None,
+    settings: Settings,
+) -> tuple[discovery.Given, np.ndarray]:
+    """Samples of the landscape, and the rows of the rollouts whose contexts they are in."""
+    size = data.contexts.shape[1]
+    count = max(landscape.SAMPLES, landscape.PER_OPTION * settings.max_options)
+    rows, starts = chain_starts(rng, data, share, last, count)
+    moved, scores = landscape.sample(key, surveyed, process, starts, size, data.bounds, surveyed.temperature)
+    # Clip at the best known score, so that samples do not abandon the weaker solution.
+    counts = sample_counts(data, rows, np.minimum(scores, surveyed.warp.scores[-1]), surveyed.temperature, settings)
+    axes = landscape.axes_of(surveyed, moved.shape[1])
+    lengths = np.minimum(np.exp(np.asarray(surveyed.hyperparameters.log_lengths)), 1.0)
+    coordinates = np.roll(moved, -size, axis=1) @ axes.T / lengths
+    given = discovery.Given(moved[:, :size], moved[:, size:], data.features[rows], scores, counts, coordinates)
+    return given, rows
 
 
 def conditioned(data: Data, surveyed: Landscape) -> tuple[gp.GP, np.ndarray]:

@@ -16,7 +16,7 @@ from hpsde.algorithm import Memory, StepInfo, combinations, judged, reestimate, 
 from hpsde.ask_tell import DENSITY, Info, Learner, Proposal
 from hpsde.behaviours import History
 from hpsde.doubts import Doubt, Signs, find_doubts
-from hpsde.features import FeatureMap, make_features
+from hpsde.features import FEATURE_NAMES, FeatureMap, make_features
 from hpsde.gating import GPGate, Optimism, draw_options
 from hpsde.initial import EstimatedDensity, kernel_log_density
 from hpsde.landscape import Landscape
@@ -147,7 +147,8 @@ class HPSDE(Learner):
         self._history.add(self.info.updates, policy.standard_options, policy.units.contexts(contexts), slots)
 
     def _estimate(self, key: Array, usable: np.ndarray) -> HierarchicalPolicy:
-        if self._frame is None or not self._history.behaviours:
+        new = not self._history.behaviours
+        if self._frame is None or new:
             # Until a policy has been asked, only the memory is in the units of the old frame.
             self._frame, self._memory = self._make_frame(usable), Memory()
         key_density, key_surface, key_survey = jax.random.split(key, 3)
@@ -157,6 +158,9 @@ class HPSDE(Learner):
         approximated, data = approximate_return(key_surface, data, spreads, memory.surface, memory.distrusted, settings)
         last = memory.landscape
         surveyed = survey(key_survey, data, approximated, spreads, last, settings)
+        if new and surveyed is not None and settings.features == "automatic" and self.context_size:
+            frame = self._frame = self._with_features(key_density, frame, data, surveyed, usable)
+            data = data._replace(features=pad_rows(frame.features(self.rollouts.contexts[usable]), len(data.mask)))
         P = combinations(surveyed)
         log_behaviour = self._log_behaviour(frame, usable, P)[usable]
         data = data._replace(log_behaviour=pad_rows(log_behaviour, len(data.mask)))
@@ -206,6 +210,13 @@ class HPSDE(Learner):
             known = units.contexts(self.rollouts.contexts[first]), self.rollouts.returns[first]
             units = units._replace(return_level=level.fit(*known))
         return Frame(units, make_features(chosen.features, contexts, chosen.feature_count, trend=chosen.trend), None)
+
+    def _with_features(self, key: Array, frame: Frame, data: Data, surveyed: Landscape, usable: np.ndarray) -> Frame:
+        """The frame with the features that its rollouts speak for."""
+        chosen, contexts = self.settings, self.rollouts.contexts[usable]
+        maps = [make_features(name, contexts, chosen.feature_count, trend=chosen.trend) for name in FEATURE_NAMES[1:]]
+        values = [pad_rows(each(contexts), len(data.mask)) for each in maps]
+        return frame._replace(features=maps[latent.choose_features(key, data, surveyed, values, chosen)])
 
     def _data(self, frame: Frame, usable: np.ndarray) -> Data:
         """The usable rollouts in standard units, padded, but without pi_old."""

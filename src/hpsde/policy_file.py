@@ -22,7 +22,7 @@ from hpsde._policy_fields import VERSION, check_fields, fields_of
 from hpsde._precision import double_precision
 from hpsde.doubts import Doubt
 from hpsde.errors import FileFormatError, InputError
-from hpsde.features import Custom, FeatureMap, Linear, SquaredExponential
+from hpsde.features import Custom, FeatureMap, Linear, Quadratic, SquaredExponential
 from hpsde.gating import Gate, GPGate, MarginalGate, SoftmaxGate
 from hpsde.gaussian import LinearGaussian
 from hpsde.policy import HierarchicalPolicy
@@ -159,8 +159,9 @@ def _assemble(
 def _features(kind: str, arrays: dict[str, np.ndarray], function: Any) -> FeatureMap:
     if kind == "custom":
         return Custom(function)
-    if kind == "linear":
-        return Linear(arrays["features_centre"], arrays["features_scale"])
+    if kind in ("linear", "quadratic"):
+        made = Linear if kind == "linear" else Quadratic
+        return made(arrays["features_centre"], arrays["features_scale"])
     return SquaredExponential(arrays["features_centres"], arrays["features_bandwidth"], arrays["features_trend"])
 
 

@@ -52,8 +52,9 @@ class Settings:
 
     max_options: int = 10
     """O_max: the most options there can be."""
-    features: str | Callable[[np.ndarray], np.ndarray] = "linear"
-    """Context features of the options: linear, squared-exponential, or a function [N, S] -> [N, F]."""
+    features: str | Callable[[np.ndarray], np.ndarray] = "automatic"
+    """Context features of the options: linear, quadratic, squared-exponential, a function [N, S] -> [N, F], or
+    automatic: of these three the likeliest for the solutions that the first rollouts show."""
     feature_count: int | None = None
     """Number of squared exponentials; by default 10 for one context number, 16 for two, 27 for three or more."""
 

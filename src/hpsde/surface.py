@@ -92,7 +92,7 @@ def fit(
     """The surface of rollouts [s, xi] [N, S + D], padded, with `share` [N] of weight for good returns."""
     rows = np.flatnonzero(mask)
     z = np.roll(joint, -context_size, axis=1)[rows]
-    if settings.warp != "none" and gp_binary.is_binary(returns[rows], z):
+    if settings.warp != "none" and gp_binary.is_binary(returns[rows], share[rows], z):
         scores, warp, binary = returns[rows] == returns[rows].max(), gp_binary.odds_warp(returns[rows]), True
     else:
         (scores, warp), binary = fit_warp(returns[rows], share[rows], settings.warp), False

@@ -46,7 +46,8 @@ class HiREPSSettings:
     min_options: int = 1
     """Options that are never left out."""
     features: str | Callable[[np.ndarray], np.ndarray] = "linear"
-    """Context features of options and gate: linear, squared-exponential, or a function [N, S] -> [N, F]."""
+    """Context features of options and gate: linear, which is what automatic means here, quadratic, squared-exponential,
+    or a function [N, S] -> [N, F]."""
     feature_count: int | None = None
     """Number of squared exponentials; by default 10 for one context number, 16 for two, 27 for three or more."""
 

@@ -54,6 +54,7 @@ CLASSES = {
         discovery.Features,
         discovery.Found,
         features.Linear,
+        features.Quadratic,
         features.SquaredExponential,
         gating.GPGate,
         gating.MarginalGate,

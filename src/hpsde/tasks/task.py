@@ -67,7 +67,7 @@ class TaskExtras:
     """What a task may say besides what it must, and what holds when it does not.
 
     description: one line for people.
-    features: the features of the context that options are given ("linear", "squared-exponential").
+    features: the features of the context that options are given, by name; "automatic": the learner chooses.
     max_options: O_max, the most options a policy may have.
     initial_rollouts, rollouts: rollouts of the start policy, and all rollouts with these included.
     has_initial_density: False when `log_initial` is not known, so that the density must be estimated.
@@ -80,7 +80,7 @@ class TaskExtras:
     """
 
     description: str = ""
-    features: Any = "linear"
+    features: Any = "automatic"
     max_options: int = 10
     initial_rollouts: int = 600
     rollouts: int = 1050

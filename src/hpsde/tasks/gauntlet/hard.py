@@ -80,6 +80,11 @@ def rounded(z: np.ndarray) -> np.ndarray:
     return np.round(5.0 * bell(z))
 
 
+def stairs(z: np.ndarray) -> np.ndarray:
+    """Three steps down from 1 to 0: 1 in the band, 2/3 in the one round it that is as wide again, and so on."""
+    return np.clip(4.0 - np.ceil(z), 0.0, 3.0) / 3.0
+
+
 def units(description: str, seed: int) -> KnownTask:
     """Three lines where contexts, parameters and returns are in units far from 1 with offsets far from 0."""
     plain = peak_task(f"units@{seed}", lines(3, generator("ridges-3", seed)), context_size=1)
@@ -157,6 +162,7 @@ CELLS = {
             profile=in_noisy_band,
             observe=successes("binary-noisy-10"),
         ),
+        _two("stairs-2", "four different returns, 30 % of the first are the highest", 0.3, profile=stairs),
         _three("integers", "returns rounded to 0 .. 5", profile=rounded),
         _three("failures", "20 % of the rollouts fail", failures("failures")),
         _made("units", _UNITS, partial(units, _UNITS)),

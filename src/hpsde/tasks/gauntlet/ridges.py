@@ -164,6 +164,15 @@ CELLS = {
     for cell in (
         *(_cell(f"ridges-{k}", f"{k} random lines", partial(lines, k)) for k in (1, 2, 3, 4, 5, 6, 8)),
         *(_cell(f"curves-{k}", f"{k} bent curves", partial(curves, k), features="squared-exponential") for k in (2, 4)),
+        *(
+            _cell(
+                f"curves-{k}-unaided",
+                f"the curves of `curves-{k}`, and no features given",
+                partial(curves, k),
+                geometry=f"curves-{k}",
+            )
+            for k in (2, 4)
+        ),
         *(_cell(f"crossing-{k}", f"{k} lines that cross", partial(crossing, k)) for k in (2, 3)),
         _cell(
             "widths-4",
