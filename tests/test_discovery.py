@@ -462,6 +462,20 @@ def test_a_birth_that_is_not_known_to_be_good_is_a_guess_and_an_old_option_is_no
     assert offsets_of(find(unsure, last=options_at([-1.5, 0.0]), tries=False))[2] == 1.5
 
 
+def test_a_guess_that_may_be_far_better_does_not_make_the_options_bad():
+    """One rollout beyond the others has four times their best return: what it says of its line is not known."""
+    z = np.random.default_rng(0).uniform([-2.5, -1.5], [0.6, 1.5], (500, 2))
+    z = np.concatenate([z, [[1.5, 0.0]]])
+    returns = np.append(three_lines(z[:-1, 0], z[:-1, 1]), 4.0)
+    hyperparameters = gp.Hyperparameters(jnp.log(jnp.asarray([LENGTH, 5.0])), jnp.asarray(0.0), jnp.log(0.3))
+    process = gp.posterior(hyperparameters, z, returns, np.ones(len(z), dtype=bool))
+    unsure = Model(process, jnp.eye(2), jnp.asarray(VIEW.L), 0.1)
+    found = find(unsure, last=options_at([-1.5, 0.0]))
+    assert len(found.guesses) == 1
+    assert not found.died.any()
+    assert offsets_of(found) == [-1.5, 0.0, None, None]
+
+
 def test_a_birth_that_is_known_to_be_good_is_no_guess(model):
     found = find(model, last=options_at([-1.5, 0.0]))
     assert not len(found.guesses)

@@ -130,14 +130,16 @@ def discover(
         curves = np.concatenate([curves, means])
     groups = separate_groups(model, curves, contexts)
     guesses = np.zeros(0, dtype=int)
-    if len(old) and tries:
-        guesses = find_guesses(groups, len(new), model, curves, contexts)
-    groups = groups._replace(labels=np.where(np.isin(groups.labels, guesses), -1, groups.labels))
+    while len(old) and tries and len(unknown := find_guesses(groups, len(new), model, curves, contexts)):
+        # What is not known to be good does not make the others bad: they are compared without it.
+        guesses, stay = np.concatenate([guesses, new[unknown]]), ~np.isin(groups.labels, unknown)
+        new, curves = new[stay[: len(new)]], curves[stay]
+        groups = separate_groups(model, curves, contexts)
     labels = without_doubtful_births(groups, len(new))
     numbered = _number(labels, groups.level, curves, len(new), last, max_options)
     slots = np.full(len(fitted.posterior.active), -1)
     slots[new] = numbered.of
-    posterior, slots = _with_old(fitted.posterior, slots, features, view, numbered.kept, new[guesses], last)
+    posterior, slots = _with_old(fitted.posterior, slots, features, view, numbered.kept, guesses, last)
     return Found(
         posterior=posterior._replace(active=jnp.asarray(slots >= 0)),
         slots=slots,
@@ -147,7 +149,7 @@ def discover(
         born=numbered.born,
         died=numbered.died,
         absent=numbered.absent,
-        guesses=new[guesses],
+        guesses=guesses,
         bound=fitted.bound,
         warm=warm,
         separate=numbered.separate,
