@@ -87,9 +87,9 @@ def test_units_of_returns_do_not_matter(reference, scale, shift):
     contexts = small.draw_contexts(7, 25, 1)
     one, other = reference.policy, learner.policy
     assert len(one.options) == len(other.options)
-    np.testing.assert_allclose(learner.rollouts.parameters, reference.rollouts.parameters, atol=1e-5)
-    np.testing.assert_allclose(other.act(contexts), one.act(contexts), atol=3e-5)
     # Steps on the model are in single precision; over three learning steps its rounding grows to 1e-4 of a length.
+    np.testing.assert_allclose(learner.rollouts.parameters, reference.rollouts.parameters, atol=1e-4)
+    np.testing.assert_allclose(other.act(contexts), one.act(contexts), atol=1e-4)
     np.testing.assert_allclose(
         other.expected_returns(contexts), scale * one.expected_returns(contexts) + shift, atol=1e-4 * scale
     )

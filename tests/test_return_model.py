@@ -219,7 +219,7 @@ def test_a_landscape_of_success_stays_one_though_later_returns_have_other_values
     first = make_data(120, returns=np.where(succeeds, 5.0, -2.0))
     last = survey(KEY, first, approximate(first), SPREADS, None, Settings())
     assert last.binary
-    returns = np.where(np.arange(ROWS) < 120, first.returns, np.where(succeeds, 4.0, -3.0))
+    returns = np.where(np.arange(ROWS) < 120, first.returns, np.where(succeeds, 5.0 + np.arange(ROWS) / ROWS, -3.0))
     later = make_data(200, returns=returns)
     current = approximate(later)
     assert not current.binary
