@@ -118,8 +118,7 @@ def discover(
     """
     features = fit_features(given.features)
     samples = make_samples(given.parameters, given.features, given.counts, features, view)
-    components = max(COMPONENTS, 2 * max_options)
-    fitted, warm = _fit_mixture(rng, given, samples, view, last, fresh, components, max_options)
+    fitted, warm = _fit_mixture(rng, given, samples, view, last, fresh, max_options)
     contexts, phi = anchors
     new = whole_components(fitted, model, given, features)
     curves = np.einsum("af,cfk->cak", features(phi), np.asarray(fitted.posterior.M)[new])
@@ -159,8 +158,7 @@ def discover(
 def evidence(rng: np.random.Generator, given: Given, view: View, max_options: int) -> float:
     """The bound on the samples' log density by a mixture of policies with these features, without options before."""
     samples = make_samples(given.parameters, given.features, given.counts, fit_features(given.features), view)
-    components = max(COMPONENTS, 2 * max_options)
-    return _fit_mixture(rng, given, samples, view, None, True, components, max_options)[0].bound
+    return _fit_mixture(rng, given, samples, view, None, True, max_options)[0].bound
 
 
 def make_samples(
@@ -181,11 +179,10 @@ def _fit_mixture(
     view: View,
     last: Last | None,
     fresh: bool,
-    components: int,
     max_options: int,
 ) -> tuple[policy_mixture.Fit, bool]:
     """The mixture with the highest bound, the one from the last options being preferred; and whether it is that one."""
-    least = LEAST / max(OPTIONS, max_options)
+    least, components = LEAST / max(OPTIONS, max_options), max(COMPONENTS, 2 * max_options)
     neighbours = policy_mixture.nearest_neighbours(given.coordinates)
 
     def start(known: np.ndarray | None) -> policy_mixture.Fit:

@@ -31,16 +31,14 @@ class Linear:
 
 
 @dataclass(frozen=True)
-class Quadratic:
+class Quadratic(Linear):
     """phi(s) = [u, u_j u_k for j <= k], u = (s - centre) / scale."""
 
-    centre: np.ndarray
-    scale: np.ndarray
     kind: str = "quadratic"
 
     def __call__(self, contexts: np.ndarray) -> np.ndarray:
         """Features [N, S + S (S + 1) / 2] of contexts [N, S]."""
-        u = (contexts - self.centre) / self.scale
+        u = super().__call__(contexts)
         j, k = np.triu_indices(u.shape[1])
         return np.concatenate([u, u[:, j] * u[:, k]], axis=1)
 
