@@ -381,6 +381,7 @@ def test_options_are_drawn_at_a_temperature_in_units_of_T(monkeypatch, temperatu
         {"density": "vb"},
         {"density": "em"},
         {"model_step": False},
+        {"refine": False},
         {"density": "vb", "weight_sum": "n"},
         {"gp_axes": "isotropic"},
         {"density": "vb", "embedding_dimensions": 2},

@@ -9,7 +9,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hpsde import discovery, gating, gp, landscape, latent, model_step, options, return_model, surface
+from hpsde import (
+    discovery,
+    gating,
+    gaussian,
+    gp,
+    landscape,
+    latent,
+    model_step,
+    options,
+    refinement,
+    return_model,
+    surface,
+)
 from hpsde._shapes import Array
 from hpsde.density import Mixture
 from hpsde.discovery import Found
@@ -110,6 +122,8 @@ def reestimate(
         policies = policies._replace(Sigma=policies.Sigma + wider)
     if settings.model_step and approximated is not None:
         policies = improve_options(key_step, data, policies, found.kept, weighted, approximated)
+    if settings.refine and surveyed is not None and approximated is not None and not approximated.binary:
+        policies = refine_options(data, policies, found, memory, surveyed, approximated)
     # Train the gate.
     gate = train_gate(data, weighted, approximated, settings)
     mean_returns = weighted @ np.where(data.mask, data.returns, 0.0) / np.maximum(weighted.sum(axis=1), 1e-300)
@@ -329,6 +343,34 @@ def improve_options(
     axes = jnp.eye(data.joint.shape[1]) if approximated.axes is None else approximated.axes
     arrays = (jnp.asarray(each) for each in (kept, data.contexts, data.features, weighted))
     return model_step.improve(key, approximated.process, axes, policies, *arrays)
+
+
+def refine_options(
+    data: Data, policies: LinearGaussian, found: Latent, memory: Memory, surveyed: Landscape, approximated: Surface
+) -> LinearGaussian:
+    """The options at the optima that local models of the return show (refinement.py)."""
+    belongs = (found.responsibilities > 0.5) & data.mask
+    belongs &= good_contexts(data, policies, found.kept, surveyed, approximated)
+    old = np.zeros_like(found.kept) if memory.found is None or memory.kept is None else memory.kept.copy()
+    if found.found is not None and found.new:
+        old &= ~found.found.born
+    arrays = data.features, data.parameters, data.advantages
+    return refinement.refine(policies, memory.options, found.kept, old, belongs, *arrays)
+
+
+def good_contexts(
+    data: Data, policies: LinearGaussian, kept: np.ndarray, surveyed: Landscape, approximated: Surface
+) -> np.ndarray:
+    """In which rollouts' contexts each option is nearly as good, beside the best, as anywhere [O, N]."""
+    means = np.asarray(gaussian.means(policies, jnp.asarray(data.features)))
+    values = np.full(means.shape[:2], -np.inf)
+    for o in np.flatnonzero(kept):
+        values[o] = return_model.predict(approximated, means[o], data.contexts)
+    best = values.max(axis=0)
+    T = surveyed.temperature * landscape.signal(surveyed) / float(np.exp(surveyed.hyperparameters.log_signal))
+    tolerance = discovery.tolerance(best, T / approximated.unit, float(approximated.warp.scores[0]))
+    behind = (best - values) / np.maximum(tolerance, 1e-300)
+    return behind <= np.maximum(behind[:, data.mask].min(axis=1, keepdims=True), 0.0) + 1.0
 
 
 def train_gate(data: Data, weighted: np.ndarray, approximated: Surface | None, settings: Settings) -> Gate:

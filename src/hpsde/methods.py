@@ -44,6 +44,7 @@ PAPER = {
     "support": 0.0,
     "match_squares": False,
     "model_step": False,
+    "refine": False,
     "ridge": 1e-3,
     "exploration_temperature": 0.0,
     "deviation": "return",

@@ -98,6 +98,9 @@ class Settings:
     """REPS keeps the mean of the contexts' squares beside that of the features; False is the paper's."""
     model_step: bool = True
     """After its policy search an option's mean moves uphill on the modelled return; False is the paper's."""
+    refine: bool = True
+    """At last an option moves to the optimum of a local model of the return, and explores where that may be; False is
+    the paper's."""
     ridge: float | None = None
     """Ridge of the options' regression; by default that with which samples left out are predicted best."""
 

@@ -1,0 +1,217 @@
+"""Refinement of every option by a local model of the return around its mean.
+
+Beside its optimum the return of an option is nearly quadratic in the parameters, whatever it is elsewhere. With
+x = C^-1 (xi - mu_o(s)), Sigma_o = C C' and phi~(s) = [1, standardised phi(s)], the rollouts nearest to the option are
+regressed on
+
+    R(x, s) = phi~(s)' l + phi~(s)' G x - 1/2 x' M x + noise.
+
+Where M has a direction e of curvature m > 0, the optimum lies at d(s) = phi~(s)' G e / m along it: a policy that is
+linear in the features again, with a variance that the regression knows. The option is the prior, d ~ N(0, I): along
+directions of which the rollouts say nothing it stays as it is. The posterior of the optimum is where the option
+explores next: the better its optimum is known, the narrower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from hpsde import discovery
+from hpsde.gaussian import LinearGaussian
+
+FEWEST, MORE = 1.5, 1.6  # rollouts for each number of the local model: so many at least, and by this factor more
+ROUNDS, NEARER = 10, 1e-3  # looks at most, as long as log |K| falls by so much
+SIGNIFICANT = 4.0  # standard errors that a curvature must have
+REACH = 3.0  # deviations of the option, on average over the parameters: rollouts farther away are not asked
+FAR, TRIMS = 5.0, 10  # robust deviations from the local model: what is farther off is no part of it; fits without it
+LEVERAGE = 0.01  # share of a rollout's return that the others explain, at least
+WIDTH = 2.0  # of the exploration, in deviations of the optimum
+NOISE_SHARE = 0.3  # of the noise, that the return changes by over the exploration at least
+NEAREST = 1e-3  # of the last width, that a look may leave
+NARROWEST = 1e-7  # exploration, in deviations of the first rollouts
+ROUNDING, RESOLUTION = 1e-14, 1e-12  # of the returns, and of matrices
+
+
+class Optimum(NamedTuple):
+    """Where the optimum is, in units of the option: at x = phi~' X [F + 1, D], with covariance K [D, D].
+
+    W [D, D]: covariance of a way on which the return changes by a share of its noise.
+    """
+
+    X: np.ndarray
+    K: np.ndarray
+    W: np.ndarray
+
+    @property
+    def volume(self) -> float:
+        """log |K|."""
+        return float(np.linalg.slogdet(self.K)[1])
+
+
+class Local(NamedTuple):
+    """A local model: coefficients [P], their covariance for a residual variance of 1 [P, P], and that variance."""
+
+    coefficients: np.ndarray
+    inverse: np.ndarray
+    variance: float
+    rollouts: int
+
+
+def refine(
+    options: LinearGaussian,
+    last: LinearGaussian | None,
+    kept: np.ndarray,
+    old: np.ndarray,
+    belongs: np.ndarray,
+    features: np.ndarray,
+    parameters: np.ndarray,
+    returns: np.ndarray,
+) -> LinearGaussian:
+    """The options refined by the rollouts that belong to them [O, N]. `last`: as they were before, those `old` [O]."""
+    result = [np.array(each) for each in options]
+    for o in np.flatnonzero(kept & belongs.any(axis=1)).tolist():
+        rows = np.flatnonzero(belongs[o])
+        before = _one(last, o) if last is not None and old[o] else None
+        refined = refine_one(_one(options, o), before, features[rows], parameters[rows], returns[rows])
+        for whole, part in zip(result, refined, strict=True):
+            whole[o] = part
+    return LinearGaussian(*(jnp.asarray(each) for each in result))
+
+
+def _one(options: LinearGaussian, o: int) -> LinearGaussian:
+    return LinearGaussian(*(np.asarray(part)[o] for part in options))
+
+
+def refine_one(
+    option: LinearGaussian, last: LinearGaussian | None, phi: np.ndarray, parameters: np.ndarray, returns: np.ndarray
+) -> LinearGaussian:
+    """An option at the optimum that its rollouts show, looked for around itself and around where it was `last`."""
+    features = discovery.fit_features(phi)
+    C = np.linalg.cholesky(option.Sigma)
+
+    def in_units(differences: np.ndarray) -> np.ndarray:
+        return np.linalg.solve(C, differences.T).T
+
+    x = in_units(parameters - option.b - phi @ option.w)
+    near = np.mean(x**2, axis=1) <= REACH**2
+    given = features(phi)[near], x[near], returns[near]
+    starts = [unknown(given[0].shape[1], len(C))]
+    if last is not None:
+        b, w = last.b - option.b, last.w - option.w
+        X = in_units(np.concatenate([(b + features.centre @ w)[None], w * features.scale[:, None]]))
+        B = np.linalg.solve(C, np.linalg.cholesky(last.Sigma)) / WIDTH
+        starts.append(starts[0]._replace(X=X, K=B @ B.T))
+    found = min((locate(*given, start) for start in starts), key=lambda each: each.volume)
+    change, slopes = (part[0] for part in features.raw((found.X @ C.T)[None]))
+    variance, turn = np.linalg.eigh(WIDTH**2 * found.K + found.W)
+    Sigma = C @ (turn * np.minimum(variance, 1.0)) @ turn.T @ C.T + NARROWEST**2 * np.eye(len(C))
+    return LinearGaussian(option.b + change, option.w + slopes, Sigma)
+
+
+def unknown(count: int, size: int) -> Optimum:
+    """Nothing is known but the prior."""
+    return Optimum(np.zeros((count, size)), np.eye(size), np.zeros((size, size)))
+
+
+def locate(design: np.ndarray, x: np.ndarray, returns: np.ndarray, start: Optimum) -> Optimum:
+    """The posterior of the optimum given rollouts x [N, D] with phi~ [N, F + 1], looking ever nearer at it."""
+    best = unknown(*start.X.shape)
+    for _ in range(ROUNDS):
+        found = _look(design, x, returns, start)
+        if found.volume > best.volume - NEARER:
+            break
+        best = start = found
+    return best
+
+
+def _look(design: np.ndarray, x: np.ndarray, returns: np.ndarray, start: Optimum) -> Optimum:
+    """The posterior by rollouts near x = phi~' X, in units of B, K = B B': by as many as say most of it."""
+    variance, turn = np.linalg.eigh(start.K)
+    X, B = start.X, turn * np.sqrt(np.maximum(variance, RESOLUTION * variance[-1]))
+    u = np.linalg.solve(B, (x - design @ X).T).T
+    fits = list(_local_models(design, u, returns))
+    prior, at = B.T @ B, -np.linalg.solve(B, X.T).T  # of the option, in u
+    noise = min((each.variance for each in fits), default=0.0)
+    best = unknown(*X.shape)
+    for fit in fits:
+        # What the model cannot describe does not average out as noise does.
+        excess = (fit.variance - noise) * fit.rollouts / len(fit.coefficients)
+        J, target, W = _information(fit.coefficients, fit.inverse * (noise + excess), design, u.shape[1])
+        K = np.linalg.inv(J + prior)
+        found = Optimum(X + (target + at @ prior) @ K @ B.T, B @ K @ B.T, np.sqrt(noise) * B @ W @ B.T)
+        best = min(best, found, key=lambda each: each.volume)
+    return best
+
+
+def _local_models(design: np.ndarray, u: np.ndarray, returns: np.ndarray) -> Iterator[Local]:
+    """Fitted to the nearest rollouts, to more of them, and so on up to all."""
+    order = np.argsort(np.sum(u**2, axis=1), kind="stable")
+    i, j = np.triu_indices(u.shape[1])
+    numbers = design.shape[1] * (1 + u.shape[1]) + len(i)
+    count = FEWEST * numbers + 2.0
+    while count <= len(order):
+        rows = order[: int(count)]
+        near, phi = u[rows], design[rows]
+        products = (phi[:, :, None] * near[:, None, :]).reshape(len(rows), -1)
+        yield _regress(np.concatenate([phi, products, -0.5 * near[:, i] * near[:, j]], axis=1), returns[rows])
+        count *= MORE
+
+
+def _regress(A: np.ndarray, returns: np.ndarray) -> Local:
+    """Least squares, without what is far off."""
+    norm = np.linalg.norm(A, axis=0)
+    norm = np.where(norm > 0.0, norm, 1.0)
+    A, middle = A / norm, float(np.median(returns))
+    y, inside = returns - middle, np.ones(len(returns), dtype=bool)
+    for _ in range(TRIMS):
+        gram = A[inside].T @ A[inside] + RESOLUTION * np.eye(len(norm))
+        inverse = np.linalg.inv(gram)
+        c = inverse @ (A[inside].T @ y[inside])
+        c = c + inverse @ (A[inside].T @ (y[inside] - A[inside] @ c))
+        residual = y - A @ c
+        pull = np.sum((A @ inverse) * A, axis=1)
+        error = residual / np.sqrt(np.where(inside, np.maximum(1.0 - pull, LEVERAGE), 1.0 + pull))
+        near = np.abs(error) <= FAR * 1.4826 * _median(np.abs(error[inside]), pull[inside])
+        if np.array_equal(near, inside) or near.sum() < len(norm) * FEWEST:
+            break
+        inside = near
+    left_out = residual[inside] / np.maximum(1.0 - pull[inside], LEVERAGE)
+    variance = max(float(np.mean(left_out**2)), (ROUNDING * float(np.abs(returns).max())) ** 2)
+    return Local(c / norm, inverse / norm[:, None] / norm[None, :], variance, int(inside.sum()))
+
+
+def _median(values: np.ndarray, weights: np.ndarray) -> float:
+    """The weighted median: many rollouts at one place say no more than one."""
+    order = np.argsort(values)
+    total = np.cumsum(weights[order])
+    return float(values[order[np.searchsorted(total, 0.5 * total[-1])]])
+
+
+def _information(
+    coefficients: np.ndarray, covariance: np.ndarray, design: np.ndarray, size: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What is known of the optimum d: its precision J [D, D], J d as coefficients of phi~ [F + 1, D], and W / noise."""
+    count = design.shape[1]
+    linear, quadratic = slice(count, count * (1 + size)), slice(count * (1 + size), None)
+    i, j = np.triu_indices(size)
+    M = np.zeros((size, size))
+    np.add.at(M, (i, j), 0.5 * coefficients[quadratic])
+    np.add.at(M, (j, i), 0.5 * coefficients[quadratic])
+    G = coefficients[linear].reshape(count, size)
+    of_G = covariance[linear, linear].reshape(count, size, count, size)
+    moments = design.T @ design / len(design)
+    J, target, W = np.zeros((size, size)), np.zeros((count, size)), np.zeros((size, size))
+    for m, e in zip(*(each.T for each in np.linalg.eigh(M)), strict=True):
+        error = np.sqrt(max(float((e[i] * e[j]) @ covariance[quadratic, quadratic] @ (e[i] * e[j])), 0.0))
+        if m > (SIGNIFICANT + np.sqrt(2.0 * (size - 1))) * error:
+            g, V = G @ e, np.einsum("ajbk,j,k->ab", of_G, e, e)
+            V = V + np.outer(g, g) * (error / m) ** 2
+            variance = max(float(np.sum(moments * V)) / m**2, NEAREST**2)
+            J += np.outer(e, e) / variance
+            target += np.outer(g / m, e) / variance
+            W += 2.0 * NOISE_SHARE / m * np.outer(e, e)
+    return J, target, W
