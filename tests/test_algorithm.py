@@ -126,12 +126,50 @@ def test_the_papers_form_needs_no_process(data):
 
 def test_a_step_on_the_model_moves_the_options_means_where_settings_say_so(data, surveyed):
     plain, moved = (
-        reestimate(KEY, data, *surveyed, Memory(), Settings(max_options=O, model_step=each))[0]
+        reestimate(KEY, data, *surveyed, Memory(), Settings(max_options=O, model_step=each, refine=False))[0]
         for each in (False, True)
     )
     assert_array_equal(plain.kept, moved.kept)
     assert_array_equal(plain.options.Sigma, moved.options.Sigma)
     assert_array_equal(np.any(plain.options.b != moved.options.b, axis=1), plain.kept)
+
+
+def test_refinement_narrows_options_where_settings_say_so(data, surveyed):
+    plain, refined = (
+        reestimate(KEY, data, *surveyed, Memory(), Settings(max_options=O, refine=each))[0] for each in (False, True)
+    )
+    assert_array_equal(plain.kept, refined.kept)
+    before, after = (np.linalg.slogdet(np.asarray(each.options.Sigma)[plain.kept])[1] for each in (plain, refined))
+    assert np.all(after <= before + 1e-9)
+    assert np.any(after < before - 0.1)
+
+
+def test_success_or_failure_is_not_refined(data, surveyed):
+    binary = surveyed[0]._replace(binary=True)
+    plain, refined = (
+        reestimate(KEY, data, binary, surveyed[1], Memory(), Settings(max_options=O, refine=each))[0]
+        for each in (False, True)
+    )
+    assert_array_equal(plain.options.Sigma, refined.options.Sigma)
+
+
+def test_contexts_count_in_which_an_option_is_about_as_good_as_anywhere(data, step, surveyed, monkeypatch):
+    """The second option falls behind the first beyond s = 0; the third is low everywhere."""
+    approximated = surveyed[0]
+    best, T = float(approximated.warp.scores[-1]), 1e9
+    levels = iter([best, None, best - 0.4 * (best - float(approximated.warp.scores[0]))])
+
+    def predict(_, parameters, contexts):
+        level = next(levels)
+        low = float(approximated.warp.scores[0])
+        return np.where(contexts[:, 0] > 0.0, low, best) if level is None else np.full(len(contexts), level)
+
+    monkeypatch.setattr(algorithm.return_model, "predict", predict)
+    wide = surveyed[1]._replace(temperature=T)  # so that half the way down decides
+    good = algorithm.good_contexts(data, step[0].options, np.ones(O, dtype=bool), wide, approximated)
+    assert_array_equal(good[0], True)
+    assert_array_equal(good[1], data.contexts[:, 0] <= 0.0)
+    assert_array_equal(good[2], True)
 
 
 # ---------------------------------------------------------------- when solutions are sought
