@@ -29,6 +29,7 @@ from hpsde.gating import Gate, GPGate
 from hpsde.gaussian import LinearGaussian
 from hpsde.landscape import Landscape
 from hpsde.latent import Latent
+from hpsde.refinement import NOISE_SHARE
 from hpsde.rollouts import Data
 from hpsde.settings import Settings
 from hpsde.surface import Surface
@@ -38,7 +39,6 @@ from hpsde.weights import ImportanceWeights
 LEAST_EFFECTIVE = 5.0  # samples that an option's policy search needs; with fewer it is as the mixture has it
 SEARCH_GROWTH = 1.1  # of the number of rollouts before solutions are sought again
 WIDEST = 0.5  # exploration that noise asks for, in kernel lengths
-NOISE_SHARE = 0.3  # of the noise, that the return changes by over the exploration
 NEWEST = 50  # rollouts of the policy that say how it is doing
 JUDGED = 17  # contexts of first rollouts in which the policy is compared with them:
 BEST = 0.9  # its return should come up to this quantile of theirs,
@@ -367,8 +367,8 @@ def good_contexts(
     for o in np.flatnonzero(kept):
         values[o] = return_model.predict(approximated, means[o], data.contexts)
     best = values.max(axis=0)
-    T = surveyed.temperature * landscape.signal(surveyed) / float(np.exp(surveyed.hyperparameters.log_signal))
-    tolerance = discovery.tolerance(best, T / approximated.unit, float(approximated.warp.scores[0]))
+    T = surveyed.temperature * surveyed.warp.unit / approximated.unit
+    tolerance = discovery.tolerance(best, T, float(approximated.warp.scores[0]))
     behind = (best - values) / np.maximum(tolerance, 1e-300)
     return behind <= np.maximum(behind[:, data.mask].min(axis=1, keepdims=True), 0.0) + 1.0
 

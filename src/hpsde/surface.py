@@ -126,7 +126,7 @@ def fit_scores(
     size = len(mask) if len(points) == len(rows) else padded_size(len(points))
     seen = z if start.axes is None else z @ start.axes.T
     seen, y, known = pad_rows(seen, size), pad_rows(y, size), np.arange(size) < len(points)
-    unit = (warp.returns[-1] - warp.returns[0]) / (warp.scores[-1] - warp.scores[0])
+    unit = warp.unit
     hyperparameters = start.hyperparameters
     grown = len(rows) >= (GROWTH if binary else REFIT) * start.fitted
     old = smooth or start.found != before.found or grown

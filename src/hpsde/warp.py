@@ -19,6 +19,11 @@ class Warp(NamedTuple):
     returns: np.ndarray
     scores: np.ndarray
 
+    @property
+    def unit(self) -> float:
+        """Returns that a score is, from the lowest knot to the highest."""
+        return float((self.returns[-1] - self.returns[0]) / (self.scores[-1] - self.scores[0]))
+
     def inverse(self, scores: np.ndarray) -> np.ndarray:
         """Returns with these scores. Beyond the knots the last segment goes on, so that order is kept."""
         values = np.interp(scores, self.scores, self.returns)
