@@ -145,31 +145,29 @@ def test_refinement_narrows_options_where_settings_say_so(data, surveyed):
 
 
 def test_success_or_failure_is_not_refined(data, surveyed):
-    binary = surveyed[0]._replace(binary=True)
+    binary = surveyed[0]._replace(binary=True), surveyed[1]._replace(binary=True)
     plain, refined = (
-        reestimate(KEY, data, binary, surveyed[1], Memory(), Settings(max_options=O, refine=each))[0]
-        for each in (False, True)
+        reestimate(KEY, data, *binary, Memory(), Settings(max_options=O, refine=each))[0] for each in (False, True)
     )
     assert_array_equal(plain.options.Sigma, refined.options.Sigma)
 
 
 def test_contexts_count_in_which_an_option_is_about_as_good_as_anywhere(data, step, surveyed, monkeypatch):
     """The second option falls behind the first beyond s = 0; the third is low everywhere."""
-    approximated = surveyed[0]
-    best, T = float(approximated.warp.scores[-1]), 1e9
-    levels = iter([best, None, best - 0.4 * (best - float(approximated.warp.scores[0]))])
+    model = latent.show(data, surveyed[1]).model._replace(temperature=1e9)  # so that half the way down decides
+    best, low = model.highest, float(model.process.mean)
+    kept = np.arange(O) < 3
 
-    def predict(_, parameters, contexts):
-        level = next(levels)
-        low = float(approximated.warp.scores[0])
-        return np.where(contexts[:, 0] > 0.0, low, best) if level is None else np.full(len(contexts), level)
+    def heights(_, curves, contexts):
+        levels = [np.full(len(contexts), best), np.where(contexts[:, 0] > 0.0, low, best)]
+        return np.stack([*levels, np.full(len(contexts), best - 0.4 * (best - low))])
 
-    monkeypatch.setattr(algorithm.return_model, "predict", predict)
-    wide = surveyed[1]._replace(temperature=T)  # so that half the way down decides
-    good = algorithm.good_contexts(data, step[0].options, np.ones(O, dtype=bool), wide, approximated)
+    monkeypatch.setattr(algorithm.valleys, "heights", heights)
+    good = algorithm.good_contexts(data, step[0].options, kept, surveyed[1].view, model)
     assert_array_equal(good[0], True)
     assert_array_equal(good[1], data.contexts[:, 0] <= 0.0)
     assert_array_equal(good[2], True)
+    assert not good[3:].any()
 
 
 # ---------------------------------------------------------------- when solutions are sought
@@ -202,16 +200,17 @@ def test_who_is_asked_for_solutions(monkeypatch, data, surveyed, step):
         (surveyed[1], memory._replace(found=calm), SETTINGS),
         (surveyed[1]._replace(rollouts=9), memory._replace(found=calm._replace(absent=absent)), SETTINGS),
     ):
-        find_options(KEY, data, given, importance, remembered, settings)
+        shown = None if given is None else latent.show(data, given)
+        find_options(KEY, data, given, shown, importance, remembered, settings)
     names = ["estimate_density", "nothing_known", "find_solutions", "as_found", "find_solutions"]
     assert [name for name, _ in asked] == names
     (first, later) = (given for name, given in asked if name == "find_solutions")
-    assert first[3]  # the landscape is new
-    assert first[5] is None
-    assert later[3]
-    assert later[5].options is memory.options
-    assert later[5].kept is memory.kept
-    assert later[5].absent is absent
+    assert first[4]  # the landscape is new
+    assert first[6] is None
+    assert later[4]
+    assert later[6].options is memory.options
+    assert later[6].kept is memory.kept
+    assert later[6].absent is absent
 
 
 # ---------------------------------------------------------------- names
@@ -400,5 +399,6 @@ def test_samples_of_the_landscape_are_as_many_as_options_ask_for(monkeypatch, da
     monkeypatch.setattr(landscape, "sample", sample)
     importance = compute_weights(data, None, SETTINGS)
     for most in (O, 20):
-        latent.find_solutions(KEY, data, surveyed[1], True, importance, None, Settings(max_options=most))
+        shown = latent.show(data, surveyed[1])
+        latent.find_solutions(KEY, data, surveyed[1], shown, True, importance, None, Settings(max_options=most))
     assert counts == [landscape.SAMPLES, max(landscape.SAMPLES, 20 * landscape.PER_OPTION)]

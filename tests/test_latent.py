@@ -11,7 +11,7 @@ from hpsde.density import Mixture
 from hpsde.discovery import Last
 from hpsde.features import make_features
 from hpsde.gaussian import LinearGaussian, means
-from hpsde.latent import chain_starts, estimate_density, find_solutions, nothing_known, sample_counts
+from hpsde.latent import chain_starts, estimate_density, find_solutions, nothing_known, sample_counts, show
 from hpsde.return_model import approximate_return, survey
 from hpsde.rollouts import Data
 from hpsde.settings import Settings
@@ -45,7 +45,7 @@ def known(data):
 
 @pytest.fixture(scope="module")
 def solutions(data, known):
-    return find_solutions(KEY, data, known[0], True, known[1], None, SETTINGS)
+    return find_solutions(KEY, data, known[0], show(data, known[0]), True, known[1], None, SETTINGS)
 
 
 def options_at(offsets=(1.0, -1.0)):
@@ -87,7 +87,7 @@ def test_a_rollout_is_of_one_option_and_padding_is_of_none(data, solutions):
 
 @pytest.mark.parametrize("offsets", [(1.0, -1.0), (-1.0, 1.0)])
 def test_options_that_were_there_keep_their_slots(data, known, offsets):
-    found = find_solutions(KEY, data, known[0], False, known[1], options_at(offsets), SETTINGS)
+    found = find_solutions(KEY, data, known[0], show(data, known[0]), False, known[1], options_at(offsets), SETTINGS)
     assert_array_equal(found.kept, [True, True, False, False])
     assert found.warm
     assert not found.found.born.any()
@@ -96,7 +96,7 @@ def test_options_that_were_there_keep_their_slots(data, known, offsets):
 
 
 def test_the_key_decides_and_ignorance_is_a_share(data, known, solutions):
-    again = find_solutions(KEY, data, known[0], True, known[1], None, SETTINGS)
+    again = find_solutions(KEY, data, known[0], show(data, known[0]), True, known[1], None, SETTINGS)
     assert_array_equal(again.responsibilities, solutions.responsibilities)
     assert again.bound == solutions.bound
     assert 0.0 < solutions.found.unexplored < 1.0
@@ -114,7 +114,7 @@ def test_solutions_that_were_found_before_are_those_that_rollouts_are_assigned_t
 
 def test_an_option_that_has_just_been_born_shares_the_rollouts_of_the_others_until_the_next_search(data, known):
     last = options_at((1.0,))
-    first = find_solutions(KEY, data, known[0], False, known[1], last, SETTINGS)
+    first = find_solutions(KEY, data, known[0], show(data, known[0]), False, known[1], last, SETTINGS)
     assert_array_equal(first.kept, [True, True, False, False])
     assert_array_equal(first.found.born, [False, True, False, False])
     # The old option has all rollouts, as it had alone; the new one has those that are its own.
@@ -127,8 +127,9 @@ def test_an_option_that_has_just_been_born_shares_the_rollouts_of_the_others_unt
     # No search, no change.
     assert_array_equal(latent.as_found(data, first.found).responsibilities, first.responsibilities)
     options = discovery.component_policies(first.found, O)
+    none = np.zeros(O, dtype=bool)
     later = find_solutions(
-        KEY, data, known[0], False, known[1], Last(options, first.kept, np.zeros(O, dtype=bool)), SETTINGS
+        KEY, data, known[0], show(data, known[0]), False, known[1], Last(options, first.kept, none), SETTINGS
     )
     assert_array_equal(later.kept, first.kept)
     assert not later.found.born.any()

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 import hpsde
+from hpsde import refinement
 from hpsde.gaussian import LinearGaussian
-from hpsde.refinement import WIDTH, refine, refine_one
+from hpsde.refinement import WIDTH, refine
 
 CURVATURE = np.array([[3.0, 1.0], [1.0, 2.0]])
 
@@ -29,6 +30,13 @@ def rollouts(seed: int, count: int, noise: float = 0.0) -> tuple[np.ndarray, np.
 
 def wide(size: int = 2, features: int = 1) -> LinearGaussian:
     return LinearGaussian(np.zeros(size), np.zeros((features, size)), np.eye(size))
+
+
+def refine_one(
+    option: LinearGaussian, last: LinearGaussian | None, phi: np.ndarray, xi: np.ndarray, returns: np.ndarray
+) -> LinearGaussian:
+    """With rollouts in all contexts."""
+    return refinement.refine_one(option, last, phi, xi, returns, phi)
 
 
 def mean_of(option: LinearGaussian, s: np.ndarray) -> np.ndarray:
@@ -112,6 +120,23 @@ def test_a_crest_is_approached_step_by_step():
     assert abs(option.b[0] - 0.3) < 1e-3
 
 
+def test_contexts_without_rollouts_keep_what_was_there():
+    """Eight powers of the context bend freely where no rollout holds them; the prior of the option does."""
+    rng = np.random.default_rng(11)
+
+    def powers(s: np.ndarray) -> np.ndarray:
+        return s ** np.arange(1, 9)
+
+    s, xi = rng.uniform(-1.0, 0.2, (120, 1)), rng.normal(size=(120, 1))
+    returns = -((xi[:, 0] - 0.3 * np.cos(4.0 * s[:, 0])) ** 2) + 0.01 * rng.normal(size=120)
+    found = refinement.refine_one(wide(1, 8), None, powers(s), xi, returns, powers(rng.uniform(-1.0, 1.0, (300, 1))))
+    inside, outside = np.linspace(-0.95, 0.15, 20)[:, None], np.linspace(0.6, 1.0, 9)[:, None]
+    np.testing.assert_allclose(mean_of(found, powers(inside)), 0.3 * np.cos(4.0 * inside), atol=5e-2)
+    assert np.abs(mean_of(found, powers(outside))).max() < 2.0  # deviations of the option as it was
+    alone = refine_one(wide(1, 8), None, powers(s), xi, returns)
+    assert np.abs(mean_of(alone, powers(outside))).max() > 2.0
+
+
 @pytest.mark.parametrize("change", ["scaled", "shifted", "permuted", "turned"])
 def test_what_must_not_matter_does_not(change):
     s, xi, returns = rollouts(8, 90, noise=0.05)
@@ -140,7 +165,7 @@ def test_options_are_refined_by_their_own_rollouts_alone():
         jnp.array([[0.0, 0.0], [20.0, 20.0], [0.0, 0.0]]), jnp.zeros((3, 1, 2)), jnp.stack([jnp.eye(2)] * 3)
     )
     kept = np.array([True, True, False])
-    found = refine(options, None, kept, kept, belongs, np.tile(s, (2, 1)), xi, returns)
+    found = refine(options, None, kept, kept, belongs, np.tile(s, (2, 1)), xi, returns, s)
     np.testing.assert_allclose(found.b[1] - 20.0, found.b[0], atol=1e-6)
     np.testing.assert_array_equal(found.Sigma[2], np.eye(2))
 

@@ -21,14 +21,15 @@ from hpsde import (
     refinement,
     return_model,
     surface,
+    valleys,
 )
 from hpsde._shapes import Array
 from hpsde.density import Mixture
 from hpsde.discovery import Found
 from hpsde.gating import Gate, GPGate
 from hpsde.gaussian import LinearGaussian
-from hpsde.landscape import Landscape
-from hpsde.latent import Latent
+from hpsde.landscape import Landscape, View
+from hpsde.latent import Latent, Shown
 from hpsde.refinement import NOISE_SHARE
 from hpsde.rollouts import Data
 from hpsde.settings import Settings
@@ -112,7 +113,8 @@ def reestimate(
     # Compute the importance of each sample W~(s_i, xi_i).
     importance = compute_weights(data, memory.temperature, settings)
     # Estimate p(o | s_i, xi_i) through density estimation using W~.
-    found = find_options(key_density, data, surveyed, importance, memory, settings)
+    shown = None if surveyed is None else latent.show(data, surveyed)
+    found = find_options(key_density, data, surveyed, shown, importance, memory, settings)
     weighted = found.responsibilities * np.asarray(importance.weights)
     # Train every option's policy.
     policies = train_options(data, found, weighted, memory, settings)
@@ -122,8 +124,8 @@ def reestimate(
         policies = policies._replace(Sigma=policies.Sigma + wider)
     if settings.model_step and approximated is not None:
         policies = improve_options(key_step, data, policies, found.kept, weighted, approximated)
-    if settings.refine and surveyed is not None and approximated is not None and not approximated.binary:
-        policies = refine_options(data, policies, found, memory, surveyed, approximated)
+    if settings.refine and surveyed is not None and shown is not None and not surveyed.binary:
+        policies = refine_options(data, policies, found, memory, surveyed.view, shown.model)
     # Train the gate.
     gate = train_gate(data, weighted, approximated, settings)
     mean_returns = weighted @ np.where(data.mask, data.returns, 0.0) / np.maximum(weighted.sum(axis=1), 1e-300)
@@ -166,6 +168,7 @@ def find_options(
     key: Array,
     data: Data,
     surveyed: Landscape | None,
+    shown: Shown | None,
     importance: ImportanceWeights,
     memory: Memory,
     settings: Settings,
@@ -173,7 +176,7 @@ def find_options(
     """p(o | s_i, xi_i) by the chosen density estimation; where nothing is known, one option has all rollouts."""
     if settings.density != "options":
         return latent.estimate_density(key, data, importance, memory.mixture, settings)
-    if surveyed is None:
+    if surveyed is None or shown is None:
         return latent.nothing_known(data, settings)
     fresh = surveyed is not memory.landscape
     if memory.found is not None and not fresh and not is_due(data, memory.found, memory.searched):
@@ -181,7 +184,7 @@ def find_options(
     last = None
     if memory.found is not None and memory.options is not None and memory.kept is not None:
         last = discovery.Last(memory.options, memory.kept, memory.found.absent)
-    return latent.find_solutions(key, data, surveyed, fresh, importance, last, settings)
+    return latent.find_solutions(key, data, surveyed, shown, fresh, importance, last, settings)
 
 
 def is_due(data: Data, found: Found, searched: int) -> bool:
@@ -346,31 +349,34 @@ def improve_options(
 
 
 def refine_options(
-    data: Data, policies: LinearGaussian, found: Latent, memory: Memory, surveyed: Landscape, approximated: Surface
+    data: Data, policies: LinearGaussian, found: Latent, memory: Memory, view: View, model: valleys.Model
 ) -> LinearGaussian:
     """The options at the optima that local models of the return show (refinement.py)."""
     belongs = (found.responsibilities > 0.5) & data.mask
-    belongs &= good_contexts(data, policies, found.kept, surveyed, approximated)
+    belongs &= good_contexts(data, policies, found.kept, view, model)
     old = np.zeros_like(found.kept) if memory.found is None or memory.kept is None else memory.kept.copy()
     if found.found is not None and found.new:
         old &= ~found.found.born
-    arrays = data.features, data.parameters, data.advantages
+    arrays = data.features, data.parameters, data.advantages, data.features[data.mask]
     return refinement.refine(policies, memory.options, found.kept, old, belongs, *arrays)
 
 
 def good_contexts(
-    data: Data, policies: LinearGaussian, kept: np.ndarray, surveyed: Landscape, approximated: Surface
+    data: Data, policies: LinearGaussian, kept: np.ndarray, view: View, model: valleys.Model
 ) -> np.ndarray:
-    """In which rollouts' contexts each option is nearly as good, beside the best, as anywhere [O, N]."""
-    means = np.asarray(gaussian.means(policies, jnp.asarray(data.features)))
-    values = np.full(means.shape[:2], -np.inf)
-    for o in np.flatnonzero(kept):
-        values[o] = return_model.predict(approximated, means[o], data.contexts)
-    best = values.max(axis=0)
-    T = surveyed.temperature * surveyed.warp.unit / approximated.unit
-    tolerance = discovery.tolerance(best, T, float(approximated.warp.scores[0]))
-    behind = (best - values) / np.maximum(tolerance, 1e-300)
-    return behind <= np.maximum(behind[:, data.mask].min(axis=1, keepdims=True), 0.0) + 1.0
+    """In which rollouts' contexts each option is nearly as good, beside the best, as anywhere [O, N].
+
+    By the landscape, which keeps the view of the first rollouts. The gate's process resolves the best returns ever more
+    finely: to it, what an option has still to gain looks like a context in which it is no good.
+    """
+    y = np.asarray(gaussian.means(policies, jnp.asarray(data.features)))[kept] @ view.V
+    heights = valleys.heights(model, y, data.contexts)
+    best = np.minimum(heights.max(axis=0), model.highest)
+    tolerance = discovery.tolerance(best, model.temperature, float(model.process.mean))
+    behind = (best - heights) / np.maximum(tolerance, 1e-300)
+    good = np.zeros((len(kept), len(data.mask)), dtype=bool)
+    good[kept] = behind <= np.maximum(behind[:, data.mask].min(axis=1, keepdims=True), 0.0) + 1.0
+    return good
 
 
 def train_gate(data: Data, weighted: np.ndarray, approximated: Surface | None, settings: Settings) -> Gate:

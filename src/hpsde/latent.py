@@ -47,31 +47,46 @@ def nothing_known(data: Data, settings: Settings) -> Latent:
     return Latent(kept, kept[:, None] * data.mask[None].astype(float))
 
 
+class Shown(NamedTuple):
+    """The landscape given the rollouts: its model of the return, and the numbers of the rollouts that it sees."""
+
+    model: valleys.Model
+    chosen: np.ndarray
+
+
+def show(data: Data, surveyed: Landscape) -> Shown:
+    """The landscape given these rollouts."""
+    process, chosen = conditioned(data, surveyed)
+    axes = landscape.axes_of(surveyed, data.joint.shape[1])
+    highest = float(landscape.scores_of(surveyed, data.advantages[chosen]).max())
+    if surveyed.binary:  # n rollouts cannot show higher log odds than that all of n succeed
+        highest = float(np.log(len(chosen) + 1.0))
+    L = jnp.asarray(surveyed.view.L)
+    return Shown(valleys.Model(process, jnp.asarray(axes), L, surveyed.temperature, highest), chosen)
+
+
 def find_solutions(
     key: Array,
     data: Data,
     surveyed: Landscape,
+    shown: Shown,
     fresh: bool,
     importance: weights.ImportanceWeights,
     last: Last | None,
     settings: Settings,
 ) -> Latent:
     """The solutions that the landscape shows; `fresh` says that it is another than the last time."""
-    process, chosen = conditioned(data, surveyed)
+    process, chosen = shown.model.process, shown.chosen
     rng = _generator(key)
     given, _ = _samples(key, rng, data, surveyed, process, np.asarray(importance.weights), last, settings)
     size = data.contexts.shape[1]
-    axes = landscape.axes_of(surveyed, data.joint.shape[1])
-    highest = float(landscape.scores_of(surveyed, data.advantages[chosen]).max())
-    if surveyed.binary:  # n rollouts cannot show higher log odds than that all of n succeed
-        highest = float(np.log(len(chosen) + 1.0))
     usable = np.flatnonzero(data.mask)
     anchors = usable[gp.spread_subset(len(usable), discovery.ANCHORS if size else 1)]
     found = discovery.discover(
         rng,
         given,
         (data.contexts[anchors], data.features[anchors]),
-        valleys.Model(process, jnp.asarray(axes), jnp.asarray(surveyed.view.L), surveyed.temperature, highest),
+        shown.model,
         surveyed.view,
         last,
         fresh,

@@ -26,7 +26,6 @@ from hpsde.gaussian import LinearGaussian
 FEWEST, MORE = 1.5, 1.6  # rollouts for each number of the local model: so many at least, and by this factor more
 ROUNDS, NEARER = 10, 1e-3  # looks at most, as long as log |K| falls by so much
 SIGNIFICANT = 4.0  # standard errors that a curvature must have
-REACH = 3.0  # deviations of the option, on average over the parameters: rollouts farther away are not asked
 FAR, TRIMS = 5.0, 10  # robust deviations from the local model: what is farther off is no part of it; fits without it
 LEVERAGE = 0.01  # share of a rollout's return that the others explain, at least
 WIDTH = 2.0  # of the exploration, in deviations of the optimum
@@ -70,13 +69,17 @@ def refine(
     features: np.ndarray,
     parameters: np.ndarray,
     returns: np.ndarray,
+    everywhere: np.ndarray,
 ) -> LinearGaussian:
-    """The options refined by the rollouts that belong to them [O, N]. `last`: as they were before, those `old` [O]."""
+    """The options refined by the rollouts that belong to them [O, N]. `last`: as they were before, those `old` [O].
+
+    everywhere [M, F]: features of all contexts, whatever rollouts are there.
+    """
     result = [np.array(each) for each in options]
     for o in np.flatnonzero(kept & belongs.any(axis=1)).tolist():
         rows = np.flatnonzero(belongs[o])
         before = _one(last, o) if last is not None and old[o] else None
-        refined = refine_one(_one(options, o), before, features[rows], parameters[rows], returns[rows])
+        refined = refine_one(_one(options, o), before, features[rows], parameters[rows], returns[rows], everywhere)
         for whole, part in zip(result, refined, strict=True):
             whole[o] = part
     return LinearGaussian(*(jnp.asarray(each) for each in result))
@@ -87,18 +90,25 @@ def _one(options: LinearGaussian, o: int) -> LinearGaussian:
 
 
 def refine_one(
-    option: LinearGaussian, last: LinearGaussian | None, phi: np.ndarray, parameters: np.ndarray, returns: np.ndarray
+    option: LinearGaussian,
+    last: LinearGaussian | None,
+    phi: np.ndarray,
+    parameters: np.ndarray,
+    returns: np.ndarray,
+    everywhere: np.ndarray,
 ) -> LinearGaussian:
-    """An option at the optimum that its rollouts show, looked for around itself and around where it was `last`."""
+    """An option at the optimum that its rollouts show, looked for around itself and around where it was `last`.
+
+    phi [N, F]: features of the option's rollouts.
+    """
     features = discovery.fit_features(phi)
+    Q = prior_precision(features(everywhere))
     C = np.linalg.cholesky(option.Sigma)
 
     def in_units(differences: np.ndarray) -> np.ndarray:
         return np.linalg.solve(C, differences.T).T
 
-    x = in_units(parameters - option.b - phi @ option.w)
-    near = np.mean(x**2, axis=1) <= REACH**2
-    given = features(phi)[near], x[near], returns[near]
+    given = features(phi), in_units(parameters - option.b - phi @ option.w), returns, Q
     starts = [unknown(given[0].shape[1], len(C))]
     if last is not None:
         b, w = last.b - option.b, last.w - option.w
@@ -117,32 +127,42 @@ def unknown(count: int, size: int) -> Optimum:
     return Optimum(np.zeros((count, size)), np.eye(size), np.zeros((size, size)))
 
 
-def locate(design: np.ndarray, x: np.ndarray, returns: np.ndarray, start: Optimum) -> Optimum:
+def prior_precision(design: np.ndarray) -> np.ndarray:
+    """Q [F + 1, F + 1] such that phi~' a with a ~ N(0, Q^-1) has the variance 1 in the mean over the contexts."""
+    count = design.shape[1]
+    moments = design.T @ design / len(design)
+    return count * (moments + RESOLUTION * np.trace(moments) * np.eye(count))
+
+
+def locate(design: np.ndarray, x: np.ndarray, returns: np.ndarray, Q: np.ndarray, start: Optimum) -> Optimum:
     """The posterior of the optimum given rollouts x [N, D] with phi~ [N, F + 1], looking ever nearer at it."""
     best = unknown(*start.X.shape)
     for _ in range(ROUNDS):
-        found = _look(design, x, returns, start)
+        found = _look(design, x, returns, Q, start)
         if found.volume > best.volume - NEARER:
             break
         best = start = found
     return best
 
 
-def _look(design: np.ndarray, x: np.ndarray, returns: np.ndarray, start: Optimum) -> Optimum:
+def _look(design: np.ndarray, x: np.ndarray, returns: np.ndarray, Q: np.ndarray, start: Optimum) -> Optimum:
     """The posterior by rollouts near x = phi~' X, in units of B, K = B B': by as many as say most of it."""
     variance, turn = np.linalg.eigh(start.K)
     X, B = start.X, turn * np.sqrt(np.maximum(variance, RESOLUTION * variance[-1]))
     u = np.linalg.solve(B, (x - design @ X).T).T
     fits = list(_local_models(design, u, returns))
-    prior, at = B.T @ B, -np.linalg.solve(B, X.T).T  # of the option, in u
+    prior, at = np.kron(Q, B.T @ B), -(Q @ X @ B).ravel()  # of the coefficients [F + 1, D] in u
+    moments = design.T @ design / len(design)
     noise = min((each.variance for each in fits), default=0.0)
     best = unknown(*X.shape)
     for fit in fits:
         # What the model cannot describe does not average out as noise does.
         excess = (fit.variance - noise) * fit.rollouts / len(fit.coefficients)
-        J, target, W = _information(fit.coefficients, fit.inverse * (noise + excess), design, u.shape[1])
-        K = np.linalg.inv(J + prior)
-        found = Optimum(X + (target + at @ prior) @ K @ B.T, B @ K @ B.T, np.sqrt(noise) * B @ W @ B.T)
+        J, target, W = _information(fit.coefficients, fit.inverse * (noise + excess), Q, u.shape[1])
+        covariance = np.linalg.inv(J + prior)
+        d = (covariance @ (target + at)).reshape(X.shape)
+        K = np.einsum("ab,ajbk->jk", moments, covariance.reshape(*X.shape, *X.shape))
+        found = Optimum(X + d @ B.T, B @ K @ B.T, np.sqrt(noise) * B @ W @ B.T)
         best = min(best, found, key=lambda each: each.volume)
     return best
 
@@ -192,10 +212,10 @@ def _median(values: np.ndarray, weights: np.ndarray) -> float:
 
 
 def _information(
-    coefficients: np.ndarray, covariance: np.ndarray, design: np.ndarray, size: int
+    coefficients: np.ndarray, covariance: np.ndarray, Q: np.ndarray, size: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What is known of the optimum d: its precision J [D, D], J d as coefficients of phi~ [F + 1, D], and W / noise."""
-    count = design.shape[1]
+    """What is known of the optimum phi~' d: the precision J of d [F + 1, D] as a vector, J d, and W / noise."""
+    count = len(Q)
     linear, quadratic = slice(count, count * (1 + size)), slice(count * (1 + size), None)
     i, j = np.triu_indices(size)
     M = np.zeros((size, size))
@@ -203,15 +223,14 @@ def _information(
     np.add.at(M, (j, i), 0.5 * coefficients[quadratic])
     G = coefficients[linear].reshape(count, size)
     of_G = covariance[linear, linear].reshape(count, size, count, size)
-    moments = design.T @ design / len(design)
-    J, target, W = np.zeros((size, size)), np.zeros((count, size)), np.zeros((size, size))
+    nearest = NEAREST**2 * np.linalg.inv(Q)
+    J, target, W = np.zeros((count * size, count * size)), np.zeros(count * size), np.zeros((size, size))
     for m, e in zip(*(each.T for each in np.linalg.eigh(M)), strict=True):
         error = np.sqrt(max(float((e[i] * e[j]) @ covariance[quadratic, quadratic] @ (e[i] * e[j])), 0.0))
         if m > (SIGNIFICANT + np.sqrt(2.0 * (size - 1))) * error:
-            g, V = G @ e, np.einsum("ajbk,j,k->ab", of_G, e, e)
-            V = V + np.outer(g, g) * (error / m) ** 2
-            variance = max(float(np.sum(moments * V)) / m**2, NEAREST**2)
-            J += np.outer(e, e) / variance
-            target += np.outer(g / m, e) / variance
+            d, V = G @ e / m, np.einsum("ajbk,j,k->ab", of_G, e, e) / m**2
+            precision = np.linalg.inv(V + np.outer(d, d) * (error / m) ** 2 + nearest)
+            J += np.kron(precision, np.outer(e, e))
+            target += np.kron(precision @ d, e)
             W += 2.0 * NOISE_SHARE / m * np.outer(e, e)
     return J, target, W
