@@ -35,8 +35,8 @@ def wide(size: int = 2, features: int = 1) -> LinearGaussian:
 def refine_one(
     option: LinearGaussian, last: LinearGaussian | None, phi: np.ndarray, xi: np.ndarray, returns: np.ndarray
 ) -> LinearGaussian:
-    """With rollouts in all contexts."""
-    return refinement.refine_one(option, last, phi, xi, returns, phi)
+    """With rollouts in all contexts, all of them the option's own."""
+    return refinement.refine_one(option, last, phi, xi, returns, np.ones(len(phi), dtype=bool), phi)
 
 
 def mean_of(option: LinearGaussian, s: np.ndarray) -> np.ndarray:
@@ -110,6 +110,21 @@ def test_a_cliff_and_wild_returns_do_not_move_the_optimum():
     np.testing.assert_allclose(mean_of(found, GRID), optimum(GRID), atol=1e-5)
 
 
+@pytest.mark.parametrize("others", [False, True])
+def test_an_optimum_beyond_a_cliff_is_denied_by_the_rollouts_there(others):
+    """The best of the smooth part lies where every rollout, the option's own or others', has hit something."""
+    rng = np.random.default_rng(10)
+    xi = rng.uniform(-2.0, 2.0, (200, 2))
+    inside = np.linalg.norm(xi, axis=1) < 0.8
+    returns = np.where(inside, -5.0, -np.sum(xi**2, axis=1))
+    option = LinearGaussian(np.array([1.0, 0.0]), np.zeros((0, 2)), np.eye(2))
+    phi, own = np.zeros((len(xi), 0)), ~inside if others else np.ones(len(xi), dtype=bool)
+    found = refinement.refine_one(option, None, phi, xi, returns, own, phi)
+    assert np.linalg.norm(found.b) > 0.8
+    smooth = refinement.refine_one(option, None, phi, xi, -np.sum(xi**2, axis=1), own, phi)
+    np.testing.assert_allclose(smooth.b, 0.0, atol=1e-6)
+
+
 def test_a_crest_is_approached_step_by_step():
     """Of R = -|x| no scale looks like a quadratic; rollouts drawn where the optimum may be narrow it down anyway."""
     rng = np.random.default_rng(7)
@@ -129,7 +144,8 @@ def test_contexts_without_rollouts_keep_what_was_there():
 
     s, xi = rng.uniform(-1.0, 0.2, (120, 1)), rng.normal(size=(120, 1))
     returns = -((xi[:, 0] - 0.3 * np.cos(4.0 * s[:, 0])) ** 2) + 0.01 * rng.normal(size=120)
-    found = refinement.refine_one(wide(1, 8), None, powers(s), xi, returns, powers(rng.uniform(-1.0, 1.0, (300, 1))))
+    everywhere, own = powers(rng.uniform(-1.0, 1.0, (300, 1))), np.ones(len(s), dtype=bool)
+    found = refinement.refine_one(wide(1, 8), None, powers(s), xi, returns, own, everywhere)
     inside, outside = np.linspace(-0.95, 0.15, 20)[:, None], np.linspace(0.6, 1.0, 9)[:, None]
     np.testing.assert_allclose(mean_of(found, powers(inside)), 0.3 * np.cos(4.0 * inside), atol=5e-2)
     assert np.abs(mean_of(found, powers(outside))).max() < 2.0  # deviations of the option as it was
@@ -165,7 +181,7 @@ def test_options_are_refined_by_their_own_rollouts_alone():
         jnp.array([[0.0, 0.0], [20.0, 20.0], [0.0, 0.0]]), jnp.zeros((3, 1, 2)), jnp.stack([jnp.eye(2)] * 3)
     )
     kept = np.array([True, True, False])
-    found = refine(options, None, kept, kept, belongs, np.tile(s, (2, 1)), xi, returns, s)
+    found = refine(options, None, kept, kept, belongs, np.ones_like(belongs), np.tile(s, (2, 1)), xi, returns, s)
     np.testing.assert_allclose(found.b[1] - 20.0, found.b[0], atol=1e-6)
     np.testing.assert_array_equal(found.Sigma[2], np.eye(2))
 

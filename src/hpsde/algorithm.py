@@ -352,13 +352,12 @@ def refine_options(
     data: Data, policies: LinearGaussian, found: Latent, memory: Memory, view: View, model: valleys.Model
 ) -> LinearGaussian:
     """The options at the optima that local models of the return show (refinement.py)."""
-    belongs = (found.responsibilities > 0.5) & data.mask
-    belongs &= good_contexts(data, policies, found.kept, view, model)
+    good = good_contexts(data, policies, found.kept, view, model) & data.mask
     old = np.zeros_like(found.kept) if memory.found is None or memory.kept is None else memory.kept.copy()
     if found.found is not None and found.new:
         old &= ~found.found.born
     arrays = data.features, data.parameters, data.advantages, data.features[data.mask]
-    return refinement.refine(policies, memory.options, found.kept, old, belongs, *arrays)
+    return refinement.refine(policies, memory.options, found.kept, old, found.responsibilities > 0.5, good, *arrays)
 
 
 def good_contexts(

@@ -7,9 +7,9 @@ regressed on
     R(x, s) = phi~(s)' l + phi~(s)' G x - 1/2 x' M x + noise.
 
 Where M has a direction e of curvature m > 0, the optimum lies at d(s) = phi~(s)' G e / m along it: a policy that is
-linear in the features again, with a variance that the regression knows. The option is the prior, d ~ N(0, I): along
-directions of which the rollouts say nothing it stays as it is. The posterior of the optimum is where the option
-explores next: the better its optimum is known, the narrower.
+linear in the features again, with a variance that the regression knows. The option is the prior: d(s) = phi~(s)' A with
+a variance of 1 in the mean over all contexts. Along directions and in contexts of which the rollouts say nothing it
+stays as it is. The posterior of the optimum is where the option explores next: the better it is known, the narrower.
 """
 
 from __future__ import annotations
@@ -51,6 +51,18 @@ class Optimum(NamedTuple):
         return float(np.linalg.slogdet(self.K)[1])
 
 
+class Rollouts(NamedTuple):
+    """x [N, D] in units of the option, phi~ [N, F + 1] (design), returns [N], which of them are the option's own [N],
+    and the prior's precision Q [F + 1, F + 1].
+    """
+
+    design: np.ndarray
+    x: np.ndarray
+    returns: np.ndarray
+    own: np.ndarray
+    Q: np.ndarray
+
+
 class Local(NamedTuple):
     """A local model: coefficients [P], their covariance for a residual variance of 1 [P, P], and that variance."""
 
@@ -59,6 +71,10 @@ class Local(NamedTuple):
     variance: float
     rollouts: int
 
+    def __call__(self, design: np.ndarray, u: np.ndarray) -> np.ndarray:
+        """The modelled return [N] at u [N, D] in contexts with phi~ [N, F + 1]."""
+        return _terms(design, u) @ self.coefficients
+
 
 def refine(
     options: LinearGaussian,
@@ -66,20 +82,22 @@ def refine(
     kept: np.ndarray,
     old: np.ndarray,
     belongs: np.ndarray,
+    good: np.ndarray,
     features: np.ndarray,
     parameters: np.ndarray,
     returns: np.ndarray,
     everywhere: np.ndarray,
 ) -> LinearGaussian:
-    """The options refined by the rollouts that belong to them [O, N]. `last`: as they were before, those `old` [O].
+    """The options refined by the rollouts that belong to them [O, N], in contexts in which they are good [O, N].
 
-    everywhere [M, F]: features of all contexts, whatever rollouts are there.
+    last: the options as they were before, those `old` [O]. everywhere [M, F]: features of all contexts.
     """
     result = [np.array(each) for each in options]
-    for o in np.flatnonzero(kept & belongs.any(axis=1)).tolist():
-        rows = np.flatnonzero(belongs[o])
+    for o in np.flatnonzero(kept & np.any(belongs & good, axis=1)).tolist():
+        rows = np.flatnonzero(good[o])
         before = _one(last, o) if last is not None and old[o] else None
-        refined = refine_one(_one(options, o), before, features[rows], parameters[rows], returns[rows], everywhere)
+        arrays = features[rows], parameters[rows], returns[rows], belongs[o, rows], everywhere
+        refined = refine_one(_one(options, o), before, *arrays)
         for whole, part in zip(result, refined, strict=True):
             whole[o] = part
     return LinearGaussian(*(jnp.asarray(each) for each in result))
@@ -95,27 +113,28 @@ def refine_one(
     phi: np.ndarray,
     parameters: np.ndarray,
     returns: np.ndarray,
+    own: np.ndarray,
     everywhere: np.ndarray,
 ) -> LinearGaussian:
-    """An option at the optimum that its rollouts show, looked for around itself and around where it was `last`.
+    """An option at the optimum that its own rollouts show, looked for around itself and around where it was `last`.
 
-    phi [N, F]: features of the option's rollouts.
+    The rollouts of others, too, can deny an optimum.
     """
-    features = discovery.fit_features(phi)
-    Q = prior_precision(features(everywhere))
+    features = discovery.fit_features(phi[own])
     C = np.linalg.cholesky(option.Sigma)
 
     def in_units(differences: np.ndarray) -> np.ndarray:
         return np.linalg.solve(C, differences.T).T
 
-    given = features(phi), in_units(parameters - option.b - phi @ option.w), returns, Q
-    starts = [unknown(given[0].shape[1], len(C))]
+    x, Q = in_units(parameters - option.b - phi @ option.w), prior_precision(features(everywhere))
+    given = Rollouts(features(phi), x, returns, own, Q)
+    starts = [unknown(len(Q), len(C))]
     if last is not None:
         b, w = last.b - option.b, last.w - option.w
         X = in_units(np.concatenate([(b + features.centre @ w)[None], w * features.scale[:, None]]))
         B = np.linalg.solve(C, np.linalg.cholesky(last.Sigma)) / WIDTH
         starts.append(starts[0]._replace(X=X, K=B @ B.T))
-    found = min((locate(*given, start) for start in starts), key=lambda each: each.volume)
+    found = min((locate(given, start) for start in starts), key=lambda each: each.volume)
     change, slopes = (part[0] for part in features.raw((found.X @ C.T)[None]))
     variance, turn = np.linalg.eigh(WIDTH**2 * found.K + found.W)
     Sigma = C @ (turn * np.minimum(variance, 1.0)) @ turn.T @ C.T + NARROWEST**2 * np.eye(len(C))
@@ -134,51 +153,72 @@ def prior_precision(design: np.ndarray) -> np.ndarray:
     return count * (moments + RESOLUTION * np.trace(moments) * np.eye(count))
 
 
-def locate(design: np.ndarray, x: np.ndarray, returns: np.ndarray, Q: np.ndarray, start: Optimum) -> Optimum:
-    """The posterior of the optimum given rollouts x [N, D] with phi~ [N, F + 1], looking ever nearer at it."""
+def locate(given: Rollouts, start: Optimum) -> Optimum:
+    """The posterior of the optimum given the rollouts, looking ever nearer at it."""
     best = unknown(*start.X.shape)
     for _ in range(ROUNDS):
-        found = _look(design, x, returns, Q, start)
+        found = _look(given, start)
         if found.volume > best.volume - NEARER:
             break
         best = start = found
     return best
 
 
-def _look(design: np.ndarray, x: np.ndarray, returns: np.ndarray, Q: np.ndarray, start: Optimum) -> Optimum:
+def _look(given: Rollouts, start: Optimum) -> Optimum:
     """The posterior by rollouts near x = phi~' X, in units of B, K = B B': by as many as say most of it."""
     variance, turn = np.linalg.eigh(start.K)
     X, B = start.X, turn * np.sqrt(np.maximum(variance, RESOLUTION * variance[-1]))
-    u = np.linalg.solve(B, (x - design @ X).T).T
-    fits = list(_local_models(design, u, returns))
-    prior, at = np.kron(Q, B.T @ B), -(Q @ X @ B).ravel()  # of the coefficients [F + 1, D] in u
-    moments = design.T @ design / len(design)
+    u = np.linalg.solve(B, (given.x - given.design @ X).T).T
+    own = given.design[given.own]
+    fits = list(_local_models(own, u[given.own], given.returns[given.own]))
+    prior, at = np.kron(given.Q, B.T @ B), -(given.Q @ X @ B).ravel()  # of the coefficients [F + 1, D] in u
+    moments = own.T @ own / len(own)
     noise = min((each.variance for each in fits), default=0.0)
     best = unknown(*X.shape)
     for fit in fits:
         # What the model cannot describe does not average out as noise does.
         excess = (fit.variance - noise) * fit.rollouts / len(fit.coefficients)
-        J, target, W = _information(fit.coefficients, fit.inverse * (noise + excess), Q, u.shape[1])
+        J, target, W = _information(fit.coefficients, fit.inverse * (noise + excess), given.Q, u.shape[1])
         covariance = np.linalg.inv(J + prior)
         d = (covariance @ (target + at)).reshape(X.shape)
+        if is_denied(fit, given.design, u, given.returns, d):
+            continue
         K = np.einsum("ab,ajbk->jk", moments, covariance.reshape(*X.shape, *X.shape))
         found = Optimum(X + d @ B.T, B @ K @ B.T, np.sqrt(noise) * B @ W @ B.T)
         best = min(best, found, key=lambda each: each.volume)
     return best
 
 
+def is_denied(fit: Local, design: np.ndarray, u: np.ndarray, returns: np.ndarray, d: np.ndarray) -> bool:
+    """Whether the rollouts nearest to the optimum phi~' d are far worse than the model has them there: beyond a cliff.
+
+    They may fall short of the model by all that it promises, from where the option is to the optimum, and by what it
+    says that they lose against the optimum; what others it was fitted to fall short by comes on top.
+    """
+    optimum = design @ d
+    nearest = np.argsort(np.sum((u - optimum) ** 2, axis=1), kind="stable")[: len(fit.coefficients)]
+    phi, expected = design[nearest], fit(design[nearest], u[nearest])
+    best, here = fit(phi, optimum[nearest]), fit(phi, np.zeros_like(u[nearest]))
+    allowed = FAR * np.sqrt(fit.variance) + np.maximum(best - here, 0.0) + np.maximum(best - expected, 0.0)
+    return float(np.mean(returns[nearest] < expected - allowed)) > 0.5
+
+
 def _local_models(design: np.ndarray, u: np.ndarray, returns: np.ndarray) -> Iterator[Local]:
     """Fitted to the nearest rollouts, to more of them, and so on up to all."""
     order = np.argsort(np.sum(u**2, axis=1), kind="stable")
-    i, j = np.triu_indices(u.shape[1])
-    numbers = design.shape[1] * (1 + u.shape[1]) + len(i)
-    count = FEWEST * numbers + 2.0
+    size = u.shape[1]
+    count = FEWEST * (design.shape[1] * (1 + size) + size * (size + 1) // 2) + 2.0
     while count <= len(order):
         rows = order[: int(count)]
-        near, phi = u[rows], design[rows]
-        products = (phi[:, :, None] * near[:, None, :]).reshape(len(rows), -1)
-        yield _regress(np.concatenate([phi, products, -0.5 * near[:, i] * near[:, j]], axis=1), returns[rows])
+        yield _regress(_terms(design[rows], u[rows]), returns[rows])
         count *= MORE
+
+
+def _terms(design: np.ndarray, u: np.ndarray) -> np.ndarray:
+    """What the coefficients [l, G, M] of a local model are multiplied with [N, P]."""
+    i, j = np.triu_indices(u.shape[1])
+    products = (design[:, :, None] * u[:, None, :]).reshape(len(u), -1)
+    return np.concatenate([design, products, -0.5 * u[:, i] * u[:, j]], axis=1)
 
 
 def _regress(A: np.ndarray, returns: np.ndarray) -> Local:
@@ -201,7 +241,9 @@ def _regress(A: np.ndarray, returns: np.ndarray) -> Local:
         inside = near
     left_out = residual[inside] / np.maximum(1.0 - pull[inside], LEVERAGE)
     variance = max(float(np.mean(left_out**2)), (ROUNDING * float(np.abs(returns).max())) ** 2)
-    return Local(c / norm, inverse / norm[:, None] / norm[None, :], variance, int(inside.sum()))
+    c = c / norm
+    c[0] += middle  # phi~ has a constant
+    return Local(c, inverse / norm[:, None] / norm[None, :], variance, int(inside.sum()))
 
 
 def _median(values: np.ndarray, weights: np.ndarray) -> float:
