@@ -152,22 +152,37 @@ def test_success_or_failure_is_not_refined(data, surveyed):
     assert_array_equal(plain.options.Sigma, refined.options.Sigma)
 
 
-def test_contexts_count_in_which_an_option_is_about_as_good_as_anywhere(data, step, surveyed, monkeypatch):
-    """The second option falls behind the first beyond s = 0; the third is low everywhere."""
+def test_contexts_count_in_which_an_option_is_about_as_good_as_anywhere(data, surveyed):
+    """The second option falls behind the first beyond s = 0; the third is low everywhere; the fourth is none."""
     model = latent.show(data, surveyed[1]).model._replace(temperature=1e9)  # so that half the way down decides
     best, low = model.highest, float(model.process.mean)
-    kept = np.arange(O) < 3
+    levels = (best, np.where(data.contexts[:, 0] > 0.0, low, best), best - 0.4 * (best - low), -np.inf)
+    good = algorithm.good_contexts(np.stack([np.full(ROWS, each) for each in levels]), data.mask, model)
+    assert_array_equal(good[0], data.mask)
+    assert_array_equal(good[1], data.mask & (data.contexts[:, 0] <= 0.0))
+    assert_array_equal(good[2], data.mask)
+    assert not good[3].any()
 
-    def heights(_, curves, contexts):
-        levels = [np.full(len(contexts), best), np.where(contexts[:, 0] > 0.0, low, best)]
-        return np.stack([*levels, np.full(len(contexts), best - 0.4 * (best - low))])
 
-    monkeypatch.setattr(algorithm.valleys, "heights", heights)
-    good = algorithm.good_contexts(data, step[0].options, kept, surveyed[1].view, model)
-    assert_array_equal(good[0], True)
-    assert_array_equal(good[1], data.contexts[:, 0] <= 0.0)
-    assert_array_equal(good[2], True)
-    assert not good[3:].any()
+def test_an_option_does_not_fall_when_it_is_refined(data, surveyed, step, monkeypatch):
+    """A local model that leads one option away from its solution is not followed."""
+    found = latent.find_solutions(
+        KEY,
+        data,
+        surveyed[1],
+        latent.show(data, surveyed[1]),
+        True,
+        compute_weights(data, None, SETTINGS),
+        None,
+        SETTINGS,
+    )
+    policies = step[0].options
+    away = policies._replace(b=policies.b.at[0].add(30.0).at[1].add(1e-6))
+    monkeypatch.setattr(algorithm.refinement, "refine", lambda *_: away)
+    shown = latent.show(data, surveyed[1])
+    refined = algorithm.refine_options(data, policies, found, Memory(), surveyed[1].view, shown.model)
+    assert_array_equal(refined.b[0], policies.b[0])
+    assert_array_equal(refined.b[1], away.b[1])
 
 
 # ---------------------------------------------------------------- when solutions are sought

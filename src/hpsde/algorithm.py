@@ -352,30 +352,41 @@ def refine_options(
     data: Data, policies: LinearGaussian, found: Latent, memory: Memory, view: View, model: valleys.Model
 ) -> LinearGaussian:
     """The options at the optima that local models of the return show (refinement.py)."""
-    good = good_contexts(data, policies, found.kept, view, model) & data.mask
+    heights = option_heights(data, policies, found.kept, view, model)
+    good = good_contexts(heights, data.mask, model)
     old = np.zeros_like(found.kept) if memory.found is None or memory.kept is None else memory.kept.copy()
     if found.found is not None and found.new:
         old &= ~found.found.born
     arrays = data.features, data.parameters, data.advantages, data.features[data.mask]
-    return refinement.refine(policies, memory.options, found.kept, old, found.responsibilities > 0.5, good, *arrays)
+    refined = refinement.refine(policies, memory.options, found.kept, old, found.responsibilities > 0.5, good, *arrays)
+    # A local model can be of something else than the solution: an option does not fall by the depth of a valley.
+    with np.errstate(invalid="ignore"):
+        falls = np.where(good, heights - option_heights(data, refined, found.kept, view, model), 0.0)
+    fallen = falls.sum(axis=1) > valleys.DEPTH * model.temperature * good.sum(axis=1)
+    return _where(fallen, policies, refined)
 
 
-def good_contexts(
+def option_heights(
     data: Data, policies: LinearGaussian, kept: np.ndarray, view: View, model: valleys.Model
 ) -> np.ndarray:
+    """Scores of the options' means in the landscape, in the rollouts' contexts [O, N]; -inf: there is no option."""
+    y = np.asarray(gaussian.means(policies, jnp.asarray(data.features)))[kept] @ view.V
+    heights = np.full((len(kept), len(data.mask)), -np.inf)
+    heights[kept] = valleys.heights(model, y, data.contexts)
+    return heights
+
+
+def good_contexts(heights: np.ndarray, mask: np.ndarray, model: valleys.Model) -> np.ndarray:
     """In which rollouts' contexts each option is nearly as good, beside the best, as anywhere [O, N].
 
     By the landscape, which keeps the view of the first rollouts. The gate's process resolves the best returns ever more
     finely: to it, what an option has still to gain looks like a context in which it is no good.
     """
-    y = np.asarray(gaussian.means(policies, jnp.asarray(data.features)))[kept] @ view.V
-    heights = valleys.heights(model, y, data.contexts)
     best = np.minimum(heights.max(axis=0), model.highest)
     tolerance = discovery.tolerance(best, model.temperature, float(model.process.mean))
     behind = (best - heights) / np.maximum(tolerance, 1e-300)
-    good = np.zeros((len(kept), len(data.mask)), dtype=bool)
-    good[kept] = behind <= np.maximum(behind[:, data.mask].min(axis=1, keepdims=True), 0.0) + 1.0
-    return good
+    least = np.maximum(behind[:, mask].min(axis=1, keepdims=True), 0.0)
+    return (behind <= least + 1.0) & mask & np.isfinite(behind)
 
 
 def train_gate(data: Data, weighted: np.ndarray, approximated: Surface | None, settings: Settings) -> Gate:
