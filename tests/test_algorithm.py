@@ -180,7 +180,7 @@ def test_an_option_does_not_fall_when_it_is_refined(data, surveyed, step, monkey
     away = policies._replace(b=policies.b.at[0].add(30.0).at[1].add(1e-6))
     monkeypatch.setattr(algorithm.refinement, "refine", lambda *_: away)
     shown = latent.show(data, surveyed[1])
-    refined = algorithm.refine_options(data, policies, found, Memory(), surveyed[1].view, shown.model)
+    refined = algorithm.refine_options(data, policies, found, Memory(), surveyed[1], shown.model)
     assert_array_equal(refined.b[0], policies.b[0])
     assert_array_equal(refined.b[1], away.b[1])
 

@@ -125,7 +125,7 @@ def reestimate(
     if settings.model_step and approximated is not None:
         policies = improve_options(key_step, data, policies, found.kept, weighted, approximated)
     if settings.refine and surveyed is not None and shown is not None and not surveyed.binary:
-        policies = refine_options(data, policies, found, memory, surveyed.view, shown.model)
+        policies = refine_options(data, policies, found, memory, surveyed, shown.model)
     # Train the gate.
     gate = train_gate(data, weighted, approximated, settings)
     mean_returns = weighted @ np.where(data.mask, data.returns, 0.0) / np.maximum(weighted.sum(axis=1), 1e-300)
@@ -349,20 +349,22 @@ def improve_options(
 
 
 def refine_options(
-    data: Data, policies: LinearGaussian, found: Latent, memory: Memory, view: View, model: valleys.Model
+    data: Data, policies: LinearGaussian, found: Latent, memory: Memory, surveyed: Landscape, model: valleys.Model
 ) -> LinearGaussian:
     """The options at the optima that local models of the return show (refinement.py)."""
-    heights = option_heights(data, policies, found.kept, view, model)
+    heights = option_heights(data, policies, found.kept, surveyed.view, model)
     good = good_contexts(heights, data.mask, model)
     old = np.zeros_like(found.kept) if memory.found is None or memory.kept is None else memory.kept.copy()
     if found.found is not None and found.new:
         old &= ~found.found.born
-    arrays = data.features, data.parameters, data.advantages, data.features[data.mask]
-    refined = refinement.refine(policies, memory.options, found.kept, old, found.responsibilities > 0.5, good, *arrays)
+    belongs, arrays = found.responsibilities > 0.5, (data.features, data.parameters, data.advantages)
+    refined = refinement.refine(
+        policies, memory.options, found.kept, old, belongs, good, *arrays, data.features[data.mask]
+    )
     # A local model can be of something else than the solution: an option does not fall by the depth of a valley.
-    with np.errstate(invalid="ignore"):
-        falls = np.where(good, heights - option_heights(data, refined, found.kept, view, model), 0.0)
-    fallen = falls.sum(axis=1) > valleys.DEPTH * model.temperature * good.sum(axis=1)
+    after = option_heights(data, refined, found.kept, surveyed.view, model)
+    before, after = (np.where(good, np.minimum(each, surveyed.warp.scores[-1]), 0.0) for each in (heights, after))
+    fallen = np.sum(before - after, axis=1) > valleys.DEPTH * model.temperature * good.sum(axis=1)
     return _where(fallen, policies, refined)
 
 
