@@ -32,6 +32,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from hpsde.experiments.gauntlet.report import percent
 from hpsde.experiments.gauntlet.rows import append_row, key, read_rows, repair
 from hpsde.experiments.gauntlet.runner import Done, run_jobs
 from hpsde.experiments.peers import figures, report
@@ -96,7 +97,7 @@ def said(done: Done) -> str:
     name = f"{job.peer} on {job.cell}, seed {job.seed}, {job.evaluations} evaluations"
     if row["error"]:
         return f"{name}: {row['error']}"
-    return f"{name}: found {report.percent(row['coverage'])}, {row['learner_seconds']:.1f} s"
+    return f"{name}: found {percent(row['coverage'])}, {row['learner_seconds']:.1f} s"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

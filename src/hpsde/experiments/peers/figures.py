@@ -10,8 +10,8 @@ from hpsde import plots
 from hpsde.experiments.figures import _save
 from hpsde.experiments.gauntlet.rows import Row
 from hpsde.experiments.peers.methods import PEERS
-from hpsde.experiments.peers.report import OWN, mean_value, numbers_in, of, peers_in
 from hpsde.experiments.peers.rows import common_rows
+from hpsde.experiments.peers.tables import OWN, mean_value, numbers_in, of, peers_in
 from hpsde.experiments.peers.tasks import CONTEXTS, POINTS
 
 if TYPE_CHECKING:

@@ -66,7 +66,7 @@ PEERS: Mapping[str, Peer] = {
         "CMA-MAE (pyribs) with parameters as measures", "elites above all cells round them", rival=cma_mae, needs="ribs"
     ),
     "gp": Peer(
-        "Gaussian process (scikit-learn), searches from the maxima of its mean",
+        "Gaussian process (scikit-learn), L-BFGS-B from the maxima of its mean",
         ENDS,
         rival=gaussian_process,
         needs="sklearn",
