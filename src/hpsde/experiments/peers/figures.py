@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 COLOURS = (*plots.COLOURS, "#888888")
 MARKERS = "osD^v*XP"
 TITLES = {
-    POINTS: ("without context", "global optima found to 1e-5"),
-    CONTEXTS: ("with contexts", "(context, solution) pairs found to 1 %"),
+    POINTS: ("without context", "global optima found to 1e-5, %"),
+    CONTEXTS: ("with contexts", "pairs of context and solution found, %"),
 }
 
 
@@ -66,7 +66,7 @@ def _draw_part(axes: Axes, rows: Sequence[Row], part: str) -> dict[str, Any]:
     title, label = TITLES[part]
     tasks = len({row["cell"] for row in rows})
     axes.set_title(f"{title}: mean over {tasks} task{'' if tasks == 1 else 's'}")
-    axes.set_ylabel(f"{label}, %")
+    axes.set_ylabel(label)
     axes.set_xlabel("evaluations")
     axes.set_ylim(0.0, 100.0)
     if numbers:
