@@ -1,7 +1,7 @@
 """hpsde beside its peers, each with as many evaluations: several optima of a function, and solutions by context.
 
     python benchmarks/peers.py [--peers hpsde gp ...] [--tasks cec-f4 throw ...] [--seeds 5] [--workers 2]
-    python benchmarks/peers.py --quick          # seed 1, cheap functions, few evaluations: about half an hour
+    python benchmarks/peers.py --quick          # seed 1, cheap functions, few evaluations: about a quarter of an hour
     python benchmarks/peers.py --report-only    # tables, page and picture from the rows that are there
 
 Needs the extra `peers`: pip install ".[peers]". Without context: the functions F1 to F10 of CEC 2013, the peak ratio at
