@@ -9,6 +9,7 @@ from hpsde.experiments.gauntlet.rows import append_row, key, read_rows
 from hpsde.experiments.gauntlet.runner import run_jobs
 from hpsde.experiments.peers import figures, report
 from hpsde.experiments.peers.bins import Bins, bin_centres, bin_count, shares
+from hpsde.experiments.peers.ceiling import ceiling
 from hpsde.experiments.peers.counter import BudgetSpentError, Counter
 from hpsde.experiments.peers.evolution import _are_tops
 from hpsde.experiments.peers.local import l_bfgs_b, nelder_mead
@@ -159,6 +160,12 @@ class TestBins:
         centres = bin_centres(np.array([0.0, 0.0]), np.array([1.0, 100.0]), 2)
         bins = Bins(centres, [np.full((1, 1), float(number)) for number in range(4)], np.array([0.5, 50.0]))
         assert bins.answers(np.array([[0.9, 49.0]]))[0].item() == 2.0
+
+    def test_exact_bins_answer_more_with_more_bins_and_not_all(self):
+        # The throw loses a metre for each metre that the bin's middle is off, and 0.031 m are allowed: of bins 1 m,
+        # 0.5 m and 0.29 m wide, with a grid every 0.025 m.
+        shares_found = [ceiling("throw", 1, budget) for budget in (250, 1000, 3000)]
+        assert shares_found == pytest.approx([0.062, 0.124, 0.211], abs=0.03)
 
     def test_shares_add_up_to_the_budget(self):
         assert shares(302, 5) == [61, 61, 60, 60, 60]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hpsde import plots
 from hpsde.experiments.figures import _save
 from hpsde.experiments.gauntlet.rows import Row
+from hpsde.experiments.peers.ceiling import mean_ceiling
 from hpsde.experiments.peers.methods import PEERS
 from hpsde.experiments.peers.rows import common_rows
 from hpsde.experiments.peers.tables import OWN, mean_value, numbers_in, of, peers_in
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 COLOURS = (*plots.COLOURS, "#888888")
 MARKERS = "osD^v*XP"
+EXACT_BINS = "exact bins"
 TITLES = {
     POINTS: ("without context", "global optima found to 1e-5, %"),
     CONTEXTS: ("with contexts", "pairs of context and solution found, %"),
@@ -42,14 +44,15 @@ def peers_figure(rows: Sequence[Row]) -> Figure:
         drawn: dict[str, Any] = {}
         for part, axes in zip((POINTS, CONTEXTS), panels, strict=True):
             drawn |= _draw_part(axes, common_rows(rows, part), part)
-        order = [name for name in PEERS if name in drawn]
+        order = [name for name in (*PEERS, EXACT_BINS) if name in drawn]
         figure.legend([drawn[name] for name in order], order, loc="outside right center", frameon=False)
     return figure
 
 
 def _draw_part(axes: Axes, rows: Sequence[Row], part: str) -> dict[str, Any]:
     """Peer -> its line; hpsde is drawn last and thick."""
-    numbers, lines = numbers_in(rows), {}
+    numbers = numbers_in(rows)
+    lines: dict[str, Any] = {}
     for peer in peers_in(rows):
         place, own = list(PEERS).index(peer), peer == OWN
         means = [100.0 * mean_value(of(rows, peer, number)) for number in numbers]
@@ -63,6 +66,9 @@ def _draw_part(axes: Axes, rows: Sequence[Row], part: str) -> dict[str, Any]:
             zorder=3 if own else 2,
             clip_on=False,
         )
+    if part == CONTEXTS and rows:
+        means = [100.0 * mean_ceiling(rows, number) for number in numbers]
+        (lines[EXACT_BINS],) = axes.plot(numbers, means, color="#888888", linestyle="--", linewidth=1.2)
     title, label = TITLES[part]
     tasks = len({row["cell"] for row in rows})
     axes.set_title(f"{title}: mean over {tasks} task{'' if tasks == 1 else 's'}")

@@ -22,7 +22,7 @@ def peak_ratios(task: KnownTask, points: np.ndarray, radius: float) -> dict[str,
     An optimum is found if a point lies within `radius` of it, and loses no more than the accuracy. A point is held
     against the optimum next to it alone, and each optimum counts once.
     """
-    optima = np.concatenate([_best(solution, NO_CONTEXT) for solution in task.solutions if solution.required])
+    optima = np.concatenate([best_parameters(solution, NO_CONTEXT) for solution in task.solutions if solution.required])
     if not len(points):
         return {accuracy_name(accuracy): 0.0 for accuracy in ACCURACIES}
     distances = np.linalg.norm(points[:, None] - optima[None], axis=2)
@@ -48,7 +48,7 @@ def answered(task: KnownTask, contexts: np.ndarray, answers: Sequence[np.ndarray
     blind parameters lose against that solution's own best return. `possible` says which solutions there are.
     """
     solutions = [solution for solution in task.solutions if solution.required]
-    best = np.stack([_best(solution, contexts) for solution in solutions], axis=1)  # [C, K, D]
+    best = np.stack([best_parameters(solution, contexts) for solution in solutions], axis=1)  # [C, K, D]
     highest = np.stack([task.true_returns(contexts, best[:, k]) for k in range(len(solutions))], axis=1)
     allowed = TOLERATED * at_stake(task)
     scale = _width(task)
@@ -78,7 +78,8 @@ def at_stake(task: KnownTask) -> float:
     return float(np.mean(task.best_returns(task.evaluation_contexts()))) - task.blind_return()
 
 
-def _best(solution: Solution, contexts: np.ndarray) -> Float[np.ndarray, "C D"]:
+def best_parameters(solution: Solution, contexts: np.ndarray) -> Float[np.ndarray, "C D"]:
+    """The best parameters of a solution in contexts [C, S]."""
     if solution.parameters is None:
         raise ValueError(f"{solution.name}: expected a solution whose best parameters are known")
     return np.asarray(solution.parameters(contexts), dtype=float)

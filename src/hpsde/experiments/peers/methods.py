@@ -95,7 +95,7 @@ def searched_bins(rival: Rival, task: KnownTask, counter: Counter, seed: int) ->
 
     Rivals are told how exact they need to be. In contexts, they see returns in units of what blind parameters lose.
     """
-    centres, width = _centres(task, counter.budget)
+    centres, width = context_bins(task, counter.budget)
     unit, tolerance = (1.0, POINT_TOLERANCE) if task.contexts is None else (at_stake(task), CONTEXT_TOLERANCE)
     points = []
     for number, (centre, budget) in enumerate(zip(centres, shares(counter.budget, len(centres)), strict=True)):
@@ -105,7 +105,7 @@ def searched_bins(rival: Rival, task: KnownTask, counter: Counter, seed: int) ->
     return Bins(centres, points, width)
 
 
-def _centres(task: KnownTask, budget: int) -> tuple[np.ndarray, np.ndarray]:
+def context_bins(task: KnownTask, budget: int) -> tuple[np.ndarray, np.ndarray]:
     """The middles of the bins [B, S], and the width [S] of one."""
     if task.contexts is None:
         return np.zeros((1, 0)), np.zeros(0)
