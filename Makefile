@@ -47,7 +47,7 @@ types: $(INSTALLED) ## mypy
 pytest: $(INSTALLED) ## the tests alone
 	JAX_PLATFORMS=cpu $(BIN)/pytest -n $(TEST_JOBS) --dist loadfile
 
-HOURS := benchmarks/gauntlet.py benchmarks/ablation.py
+HOURS := benchmarks/gauntlet.py benchmarks/ablation.py benchmarks/peers.py
 
 bench: $(INSTALLED) ## run the benchmarks, of the gauntlet the quick part, and print their figures (takes a while)
 	@for file in $(filter-out $(HOURS),$(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file || exit 1; done

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -56,7 +56,7 @@ class Job:
 class Done(NamedTuple):
     """A finished run: its row, and the means of its options [O, C, D] at `picture_contexts` where they are kept."""
 
-    job: Job
+    job: Any
     row: Row
     means: np.ndarray | None = None
 
@@ -128,12 +128,27 @@ def picture_contexts(task: Any) -> np.ndarray:
     return np.linspace(contexts.min(axis=0), contexts.max(axis=0), MOST_GRID_POINTS)
 
 
+def lost(job: Job) -> Done:
+    """What a run is whose process died."""
+    return _failed(job, _known(job), "its worker process died (out of memory?)")
+
+
 def run_all(jobs: Sequence[Job], workers: int) -> Iterator[Done]:
     """Every job with what came of it, as they are done: in so many processes, or with 0 in this one."""
+    yield from run_jobs(jobs, workers, execute, lost)
+
+
+def run_jobs(
+    jobs: Sequence[Any], workers: int, execute: Callable[[Any], Done], lost: Callable[[Any], Done]
+) -> Iterator[Done]:
+    """As `run_all`, of any kind of job that has a `cell`: runs of one cell compile the same.
+
+    execute: does a job. lost: what becomes of one whose process died.
+    """
     if workers == 0:
         yield from map(execute, jobs)
         return
-    waiting, lanes = list(jobs), [_Lane() for _ in range(min(workers, len(jobs)))]
+    waiting, lanes = list(jobs), [_Lane(execute, lost) for _ in range(min(workers, len(jobs)))]
     try:
         while waiting or any(lane.future for lane in lanes):
             for lane in lanes:
@@ -148,7 +163,7 @@ def run_all(jobs: Sequence[Job], workers: int) -> Iterator[Done]:
             lane.kill()
 
 
-def _next(waiting: Sequence[Job], lane: _Lane, lanes: Sequence[_Lane]) -> int:
+def _next(waiting: Sequence[Any], lane: _Lane, lanes: Sequence[_Lane]) -> int:
     """Which job a worker does next: one of the cell it has compiled, of a cell that no worker is at, or the first."""
     others = {other.cell for other in lanes if other is not lane}
     own = (place for place, job in enumerate(waiting) if job.cell == lane.cell)
@@ -159,13 +174,14 @@ def _next(waiting: Sequence[Job], lane: _Lane, lanes: Sequence[_Lane]) -> int:
 class _Lane:
     """One worker process, which does one job at a time. A pool for each, so that a death has one job to blame."""
 
-    def __init__(self) -> None:
+    def __init__(self, execute: Callable[[Any], Done], lost: Callable[[Any], Done]) -> None:
+        self._execute, self._lost = execute, lost
         self.cell: str | None = None
         self.future: Future[Done] | None = None
-        self._job: Job | None = None
+        self._job: Any = None
         self._pool: ProcessPoolExecutor | None = None
 
-    def start(self, job: Job) -> None:
+    def start(self, job: Any) -> None:
         """Hand the job to the worker."""
         if self._pool is None:
             # Ctrl-C reaches all processes of a terminal, and is the parent's: blocked also while the new one starts.
@@ -175,7 +191,7 @@ class _Lane:
                 )
                 self._pool.submit(os.getpid)
         self._job, self.cell = job, job.cell
-        self.future = self._pool.submit(execute, job)
+        self.future = self._pool.submit(self._execute, job)
 
     def finish(self) -> Done:
         """What came of the job."""
@@ -187,7 +203,7 @@ class _Lane:
             return future.result()
         except BrokenProcessPool:
             self.kill()
-            return _failed(job, _known(job), "its worker process died (out of memory?)")
+            return self._lost(job)
 
     def kill(self) -> None:
         """End the process."""
