@@ -1,5 +1,9 @@
 """The rover's figure: what is drawn is what the task and the policy say."""
 
+import runpy
+import sys
+from pathlib import Path
+
 import jax
 import numpy as np
 import pytest
@@ -71,3 +75,10 @@ def test_a_run_of_the_rover_has_routes_above_its_curves(name):
     iterations = {name: np.array([1.0, 2.0]) for name in ("rollouts", "batch_mean_return", "options_kept")}
     figure = plots.run_figure(task, Policy(task), rollouts, iterations)
     assert len(figure.axes) == 4
+
+
+def test_the_example_draws_all_ways(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["rover_ways.py", str(tmp_path / "rover.png")])
+    runpy.run_path(str(Path(__file__).parent.parent / "examples" / "rover_ways.py"))
+    assert (tmp_path / "rover.png").stat().st_size > 10_000
+    assert capsys.readouterr().out == "70 ways\n"
