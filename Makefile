@@ -47,7 +47,7 @@ types: $(INSTALLED) ## mypy
 pytest: $(INSTALLED) ## the tests alone
 	JAX_PLATFORMS=cpu $(BIN)/pytest -n $(TEST_JOBS) --dist loadfile
 
-HOURS := benchmarks/gauntlet.py benchmarks/ablation.py benchmarks/peers.py
+HOURS := benchmarks/gauntlet.py benchmarks/ablation.py benchmarks/peers.py benchmarks/rover.py
 
 bench: $(INSTALLED) ## run the benchmarks, of the gauntlet the quick part, and print their figures (takes a while)
 	@for file in $(filter-out $(HOURS),$(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
@@ -57,6 +57,7 @@ figures: $(INSTALLED) ## draw the pictures of the README and docs anew
 	$(BIN)/hpsde run toy-triple --seed $(DEMO_SEED) --quiet --force --out runs/figures/toy-triple
 	$(BIN)/hpsde plot runs/figures/toy-triple --out docs/images/toy-triple.png
 	$(BIN)/python examples/reach_postures.py docs/images/arm-postures.png
+	$(BIN)/python examples/rover_ways.py docs/images/rover.png
 
 clean: ## remove the virtual environment, caches and what was produced
 	rm -rf $(VENV) demo runs build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -18,6 +18,7 @@ SHELLS = (
     "__main__.py",
     "plots.py",
     "plot_routes.py",
+    "plot_rover.py",
     "plot_arm.py",
     "_progress.py",
     "sklearn.py",

@@ -72,7 +72,7 @@ def run_figure(
             figure = Figure(figsize=(9.0, 6.2), dpi=160, layout="constrained")
             rows = figure.subfigures(2, 1, height_ratios=(1.5, 1.0))
             top, bottom = rows
-            _draw_route_panels(top, task, policy)
+            _draw_route_panels(top, task, policy, rollouts)
         elif postures is not None:
             figure, bottom = _figure_with_postures(postures)
         else:
@@ -99,11 +99,17 @@ def write_doubts(figure: Figure, doubts: Sequence[Any]) -> None:
         figure.suptitle(text.replace("$", r"\$"), x=0.01, ha="left", fontsize=8, color=DOUBT)
 
 
-def _draw_route_panels(figure: Any, task: Any, policy: Any) -> None:
-    from hpsde import plot_routes
+def _draw_route_panels(figure: Any, task: Any, policy: Any, rollouts: Mapping[str, np.ndarray]) -> None:
+    from hpsde import plot_routes, plot_rover
 
-    options, chosen, gate = figure.subplots(1, 3)
     contexts, colours = np.asarray(task.evaluation_contexts()), option_colours(policy)
+    if plot_rover.is_rover(task):
+        options, best = figure.subplots(1, 2)
+        plot_rover.draw_option_routes(options, task, policy, contexts[::10], colours)
+        done = ~rollouts["failed"]
+        plot_rover.draw_best_rollouts(best, task, rollouts["contexts"][done], rollouts["parameters"][done])
+        return
+    options, chosen, gate = figure.subplots(1, 3)
     plot_routes.draw_option_routes(options, task, policy, contexts[::20], colours)
     plot_routes.draw_chosen_routes(chosen, task, policy, contexts[::10], colours)
     plot_routes.draw_gate(gate, task, policy, colours)

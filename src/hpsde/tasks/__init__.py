@@ -9,6 +9,7 @@ from hpsde.tasks.gauntlet import draw_task, is_cell
 from hpsde.tasks.mujoco_arm import reach_mujoco_task
 from hpsde.tasks.puddle import Puddle
 from hpsde.tasks.reach import reach_task
+from hpsde.tasks.rover import Rover, RoverGoal
 from hpsde.tasks.solutions import Coverage, Solution, coverage_and_surplus, solution_at
 from hpsde.tasks.task import (
     FunctionTask,
@@ -49,6 +50,8 @@ TASKS: dict[str, Callable[[], Task]] = {
     "puddle": Puddle,
     "reach": reach_task,
     "reach-mujoco": reach_mujoco_task,
+    "rover": Rover,
+    "rover-goal": RoverGoal,
 }
 
 
