@@ -18,7 +18,7 @@ ANALYTIC = [name for name, cell in CELLS.items() if cell.family != "movements"]
 NAMED_FUNCTIONS = [name for name in ANALYTIC if name.startswith("cec-")]
 LARGE = ("bumps-3d", "bumps-4d", "bumps-5d", "parameters3", "many", "cec-f8", "cec-f9")  # three parameters or more
 SEEDS = (1, 20)
-FAMILIES = {"ridges": 26, "bumps": 20, "hard": 17, "many": 6, "budgets": 9}
+FAMILIES = {"ridges": 26, "bumps": 20, "hard": 19, "many": 6, "budgets": 9}
 
 
 @cache

@@ -38,6 +38,23 @@ def test_constant_contexts(gate):
     assert "s 1.3" in learner.policy.summary()
 
 
+@pytest.mark.parametrize("contexts", [np.array([[0.0], [1.0], [2.0]]), np.eye(3)], ids=["numbers", "one of three"])
+def test_contexts_of_few_values(contexts):
+    """Three contexts, with best parameters that have nothing to do with one another: features are collinear there."""
+    best = np.array([[-1.5, 0.5], [1.2, -0.2], [0.0, 1.6]])
+
+    def returns(context, parameters):
+        which = int(np.argmin(np.sum((contexts - context) ** 2, axis=1)))
+        return float(np.exp(-0.5 * (np.min(np.abs(parameters - best[which])) / 0.2) ** 2))
+
+    policy = hpsde.learn(
+        returns, contexts=contexts, initial=hpsde.Uniform(-2.2, 2.2), rollouts=450, seed=0, progress=False
+    )
+    assert np.all(np.isfinite(policy.option_means(contexts)))
+    found = [returns(*each) for each in zip(contexts, policy.act(contexts), strict=True)]
+    assert np.min(found) > 0.9
+
+
 @pytest.mark.parametrize("gate", ["gp", "softmax", "marginal"])
 def test_contexts_and_parameters_that_repeat(gate):
     """Two parameters and one context, again and again: nothing varies between rollouts of the same option."""

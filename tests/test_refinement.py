@@ -8,6 +8,8 @@ import hpsde
 from hpsde import refinement
 from hpsde.gaussian import LinearGaussian
 from hpsde.refinement import WIDTH, refine
+from hpsde.tasks import make_task
+from hpsde.tasks.gauntlet.score import score
 
 CURVATURE = np.array([[3.0, 1.0], [1.0, 2.0]])
 
@@ -184,6 +186,15 @@ def test_options_are_refined_by_their_own_rollouts_alone():
     found = refine(options, None, kept, kept, belongs, np.ones_like(belongs), np.tile(s, (2, 1)), xi, returns, s)
     np.testing.assert_allclose(found.b[1] - 20.0, found.b[0], atol=1e-6)
     np.testing.assert_array_equal(found.Sigma[2], np.eye(2))
+
+
+def test_an_obstacle_where_the_cost_would_be_best_is_passed():
+    """All that hits nothing says that the middle is best, and the middle is where the obstacle is."""
+    task = make_task("obstacle-2@3")
+    policy = hpsde.learn(task, rollouts=600, initial_rollouts=400, seed=0, progress=False)
+    contexts = task.evaluation_contexts()
+    assert score(task, policy)["found"] == 2
+    assert np.mean(task.true_returns(contexts, policy.act(contexts)) < -0.9) <= 0.02
 
 
 def test_himmelblau_to_six_digits():

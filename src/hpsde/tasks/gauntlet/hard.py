@@ -23,6 +23,7 @@ __all__ = ["CELLS"]
 
 OUTLIERS, OUTLIER_SIZE = 0.02, 10.0
 FAILURES = 0.2
+OBSTACLE_TOLERANCE = 0.05
 CONTEXT_UNIT, PARAMETER_UNIT, RETURN_UNIT = (0.3, 1e-3), (-7e5, 1e4), (-3e7, 1e5)
 """Offset and scale of what the task "units" gives and takes."""
 
@@ -85,6 +86,44 @@ def stairs(z: np.ndarray) -> np.ndarray:
     return np.clip(4.0 - np.ceil(z), 0.0, 3.0) / 3.0
 
 
+def bonus(z: np.ndarray) -> np.ndarray:
+    """A gentle slope towards the line, and a bonus of 0.7 in the band: 0.3 / (1 + z) + 0.7 [z <= 1]."""
+    return 0.3 / (1.0 + z) + 0.7 * in_band(z)
+
+
+def obstacle(description: str, seed: int) -> KnownTask:
+    """R = -4 (xi - c(s))^2, and 1 less in an obstacle |xi - c(s)| < w: the best is to pass it on either side.
+
+    Without the obstacle the line c would be best. It is that of rollouts that hit nothing, and nowhere to be.
+    """
+    rng = generator("obstacle-2", seed)
+    ends, half = rng.uniform(0.4, 0.6, 2), rng.uniform(0.1, 0.15)
+
+    def line(contexts: np.ndarray) -> np.ndarray:
+        return ends.mean() + 0.5 * (ends[1] - ends[0]) * contexts
+
+    def returns(contexts: np.ndarray, parameters: np.ndarray) -> np.ndarray:
+        away = np.abs(parameters - line(contexts))[:, 0]
+        return -4.0 * away**2 - (away < half)
+
+    def passed(name: str, side: float) -> Solution:
+        def follows(contexts: np.ndarray, parameters: np.ndarray) -> np.ndarray:
+            away = side * (parameters - line(contexts))[:, 0]
+            return (away >= half) & (away <= half + OBSTACLE_TOLERANCE)
+
+        return Solution(name, follows, parameters=lambda s: line(s) + side * half * (1.0 + 1e-12))
+
+    return known_task(
+        f"obstacle-2@{seed}",
+        returns,
+        lambda contexts: np.full(len(contexts), -4.0 * half**2),
+        contexts=Uniform(-1.0, 1.0),
+        initial=Uniform(0.0, 1.0),
+        solutions=(passed("below", -1.0), passed("above", 1.0)),
+        description=description,
+    )
+
+
 def units(description: str, seed: int) -> KnownTask:
     """Three lines where contexts, parameters and returns are in units far from 1 with offsets far from 0."""
     plain = peak_task(f"units@{seed}", lines(3, generator("ridges-3", seed)), context_size=1)
@@ -138,6 +177,7 @@ def _made(name: str, description: str, make: Callable[[int], KnownTask], hopeles
 
 
 _UNITS = "3 lines, contexts, parameters and returns in odd units"
+_OBSTACLE = "a smooth cost with an obstacle where it would be best, to be passed on either side"
 _NOTHING = "nothing but noise: there is no solution"
 
 CELLS = {
@@ -163,6 +203,8 @@ CELLS = {
             observe=successes("binary-noisy-10"),
         ),
         _two("stairs-2", "four different returns, 30 % of the first are the highest", 0.3, profile=stairs),
+        _two("bonus-2", "a bonus in them, 10 % of the range, on a gentle slope", 0.1, profile=bonus),
+        _made("obstacle-2", _OBSTACLE, partial(obstacle, _OBSTACLE)),
         _three("integers", "returns rounded to 0 .. 5", profile=rounded),
         _three("failures", "20 % of the rollouts fail", failures("failures")),
         _made("units", _UNITS, partial(units, _UNITS)),
