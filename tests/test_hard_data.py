@@ -105,7 +105,8 @@ def test_units_do_not_matter_for_what_is_reached():
     learner = small.run(small.make(initial=initial), lambda s, xi: small.two_ridges(s, (xi - shift) / scale))
     one, other = small.run(small.make()).policy.act(contexts), (learner.policy.act(contexts) - shift) / scale
     lost = [1.0 - small.two_ridges(contexts, each).mean() for each in (one, other)]
-    np.testing.assert_allclose(lost, 0.0, atol=2e-3)
+    np.testing.assert_allclose(lost[0], lost[1], atol=1e-4)
+    assert np.max(lost) < 0.01  # so few rollouts leave 0.001 to 0.006, by the seed
 
 
 # Steps on the model are in single precision; over three learning steps its rounding grows to 1e-4 of a length where
