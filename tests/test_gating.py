@@ -393,6 +393,10 @@ def test_clip_raises_what_lies_far_below_the_weighted_mean():
     raised = np.maximum(returns, lowest)
     assert_allclose(found, (raised - raised.mean()) / raised.std(), rtol=1e-10)
     assert len(np.unique(found)) == 41  # 40 good ones, and bad is bad
+    deeper, _ = fit_warp(returns, weights, "clip", 2.0 * (mean - lowest))
+    raised = np.maximum(returns, mean - 2.0 * (mean - lowest))
+    assert_allclose(deeper, (raised - raised.mean()) / raised.std(), rtol=1e-10)
+    assert_array_equal(fit_warp(returns, weights, "clip", 0.5 * (mean - lowest))[0], found)
 
 
 @pytest.mark.parametrize("kind", WARPS)

@@ -9,11 +9,12 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from hpsde import gp, landscape, surface
-from hpsde.return_model import approximate_return, modelled_scores, smoothed, survey
+from hpsde.return_model import approximate_return, least_depth, modelled_scores, smoothed, survey
 from hpsde.rollouts import Data
 from hpsde.settings import Settings
 from hpsde.surface import Start
-from hpsde.weighing import weigh
+from hpsde.warp import CLIP, FINEST
+from hpsde.weighing import compute_weights, weigh
 
 KEY = jax.random.key(0)
 S, D, ROWS = 1, 2, 256
@@ -53,6 +54,20 @@ def test_no_process_is_fitted_where_nothing_asks_for_it(first):
     assert found is None
     assert same is data
     assert survey(KEY, data, None, SPREADS, None, nothing) is None
+
+
+def test_what_is_bad_stays_apart_when_the_good_returns_are_all_alike():
+    """Two hundred rollouts at the best return, and fifty first ones: these still have returns of their own."""
+    returns = np.where(np.arange(ROWS) < 50, make_data(50).returns, 1.1 + 1e-9 * np.arange(ROWS))
+    data, settings = make_data(ROWS, returns=returns), Settings()
+    first = data._replace(mask=data.initial)
+    share = np.asarray(compute_weights(first, None, settings).weights)[:50]
+    deviation = np.sqrt(np.average((returns[:50] - np.average(returns[:50], weights=share)) ** 2, weights=share))
+    assert least_depth(data, settings) == pytest.approx(FINEST * CLIP * deviation, rel=1e-9)
+    assert least_depth(first, settings) == 0.0
+    lowest = approximate(data).warp.returns[0]
+    assert 1.1 - lowest == pytest.approx(FINEST * CLIP * deviation, rel=0.05)
+    assert least_depth(data, Settings(warp="none")) == 0.0
 
 
 def test_the_process_has_all_rollouts_in_the_mask(first):

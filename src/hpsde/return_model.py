@@ -18,7 +18,7 @@ from hpsde.landscape import Landscape
 from hpsde.rollouts import Data
 from hpsde.settings import Settings
 from hpsde.surface import Surface
-from hpsde.warp import Warp
+from hpsde.warp import FINEST, Warp, clip_depth
 from hpsde.weighing import compute_weights, weigh
 
 
@@ -56,7 +56,21 @@ def _fit(key: Array, data: Data, spreads: np.ndarray, start: surface.Start, sett
     # Which returns are good, for the warp; pi_old is not known yet, and not needed for that.
     share = np.asarray(compute_weights(data, None, settings).weights)
     size = data.contexts.shape[1]
-    return surface.fit(key, data.joint, size, data.advantages, share, data.mask, spreads, start, settings)
+    given = data.joint, size, data.advantages, share, data.mask, spreads, start, settings
+    return surface.fit(key, *given, least_depth=least_depth(data, settings))
+
+
+def least_depth(data: Data, settings: Settings) -> float:
+    """How far under the good returns others are told apart: a share of how far the first rollouts are.
+
+    The good returns of a policy that has converged differ by next to nothing. Clipped that closely, all that is not
+    exactly right is equally bad, and the gate takes a spike round each option for the return.
+    """
+    first = data.mask & data.initial
+    if settings.warp != "clip" or not first.any() or np.array_equal(first, data.mask):
+        return 0.0
+    share = np.asarray(compute_weights(data._replace(mask=first), None, settings).weights)
+    return FINEST * clip_depth(data.advantages[first], share[first])
 
 
 def survey(

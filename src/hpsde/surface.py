@@ -88,14 +88,18 @@ def fit(
     spreads: np.ndarray,
     start: Start,
     settings: Settings,
+    least_depth: float = 0.0,
 ) -> Surface:
-    """The surface of rollouts [s, xi] [N, S + D], padded, with `share` [N] of weight for good returns."""
+    """The surface of rollouts [s, xi] [N, S + D], padded, with `share` [N] of weight for good returns.
+
+    least_depth: returns are told apart so far under the good ones at least.
+    """
     rows = np.flatnonzero(mask)
     z = np.roll(joint, -context_size, axis=1)[rows]
     if settings.warp != "none" and gp_binary.is_binary(returns[rows], share[rows], z):
         scores, warp, binary = returns[rows] == returns[rows].max(), gp_binary.odds_warp(returns[rows]), True
     else:
-        (scores, warp), binary = fit_warp(returns[rows], share[rows], settings.warp), False
+        (scores, warp), binary = fit_warp(returns[rows], share[rows], settings.warp, least_depth), False
     every = np.zeros(len(mask))
     every[rows] = scores
     return fit_scores(key, joint, context_size, every, warp, binary, mask, spreads, start, settings)

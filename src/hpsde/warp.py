@@ -11,6 +11,7 @@ from hpsde.errors import UnknownNameError
 
 WARPS = ("none", "clip", "rank")
 CLIP = 10.0
+FINEST = 0.1  # of the first rollouts' depth: returns are never clipped less deep
 
 
 class Warp(NamedTuple):
@@ -34,19 +35,23 @@ class Warp(NamedTuple):
         return values
 
 
-def fit_warp(returns: np.ndarray, weights: np.ndarray, kind: str) -> tuple[np.ndarray, Warp]:
+def clip_depth(returns: np.ndarray, weights: np.ndarray) -> float:
+    """How far under the weighted mean return is as bad as any: CLIP weighted deviations."""
+    share = weights / weights.sum()
+    return CLIP * float(np.sqrt(share @ (returns - share @ returns) ** 2))
+
+
+def fit_warp(returns: np.ndarray, weights: np.ndarray, kind: str, least: float = 0.0) -> tuple[np.ndarray, Warp]:
     """Scores of the returns, with mean 0 and deviation 1, and the map. Shifted or scaled returns have the same scores.
 
-    none: the returns themselves. clip: returns that lie more than CLIP deviations under the mean are raised to
-    there, mean and deviation being those of the weighted returns: bad is bad, however bad. rank: normal scores of the
-    ranks.
+    none: the returns themselves. clip: returns that lie more than their `clip_depth`, or more than `least`, under the
+    weighted mean are raised to there: bad is bad, however bad. rank: normal scores of the ranks.
     """
     if kind == "rank":
         scores = norm.ppf((rankdata(returns) - 0.5) / len(returns))
     elif kind == "clip":
-        share = weights / weights.sum()
-        mean = share @ returns
-        returns = scores = np.maximum(returns, mean - CLIP * np.sqrt(share @ (returns - mean) ** 2))
+        mean = weights @ returns / weights.sum()
+        returns = scores = np.maximum(returns, mean - max(clip_depth(returns, weights), least))
     elif kind == "none":
         scores = returns
     else:
