@@ -11,7 +11,7 @@ from hpsde.errors import UnknownNameError
 
 WARPS = ("none", "clip", "rank")
 CLIP = 10.0
-FINEST = 0.1  # of the first rollouts' depth: returns are never clipped less deep
+FINEST = 0.1  # of the first rollouts' clip depth: later ones are told apart at least so far down
 
 
 class Warp(NamedTuple):
@@ -44,8 +44,8 @@ def clip_depth(returns: np.ndarray, weights: np.ndarray) -> float:
 def fit_warp(returns: np.ndarray, weights: np.ndarray, kind: str, least: float = 0.0) -> tuple[np.ndarray, Warp]:
     """Scores of the returns, with mean 0 and deviation 1, and the map. Shifted or scaled returns have the same scores.
 
-    none: the returns themselves. clip: returns that lie more than their `clip_depth`, or more than `least`, under the
-    weighted mean are raised to there: bad is bad, however bad. rank: normal scores of the ranks.
+    none: the returns themselves. clip: returns that lie farther under the weighted mean than the larger of their
+    `clip_depth` and `least` are raised to there: bad is bad, however bad. rank: normal scores of the ranks.
     """
     if kind == "rank":
         scores = norm.ppf((rankdata(returns) - 0.5) / len(returns))
