@@ -45,7 +45,7 @@ types: $(INSTALLED) ## mypy
 	$(BIN)/mypy
 
 pytest: $(INSTALLED) ## the tests alone
-	JAX_PLATFORMS=cpu $(BIN)/pytest -n $(TEST_JOBS) --dist loadfile
+	JAX_PLATFORMS=cpu $(BIN)/pytest -n $(TEST_JOBS) --dist loadfile --max-worker-restart 0
 
 HOURS := benchmarks/gauntlet.py benchmarks/ablation.py benchmarks/peers.py benchmarks/rover.py
 

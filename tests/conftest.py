@@ -21,6 +21,7 @@ for name, value in {
     os.environ.setdefault(name, value)
 
 import jax
+import pytest
 from jaxtyping import install_import_hook
 
 jax.config.update("jax_enable_x64", True)
@@ -29,3 +30,11 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 # Every function of hpsde checks its arguments and results against its annotations, shapes included. As for
 # mypy, an int will do where a float is wanted.
 install_import_hook("hpsde", "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
+
+from hpsde._room import make_room
+
+
+@pytest.fixture(scope="module", autouse=True)
+def room():
+    """A process that runs many files compiles more programs than it has room for."""
+    make_room()

@@ -11,6 +11,7 @@ import numpy as np
 
 from hpsde._checks import check_count, check_returns, check_rows
 from hpsde._precision import double_precision
+from hpsde._room import make_room
 from hpsde._shapes import Array
 from hpsde.errors import AskTellError, InputError
 from hpsde.initial import make_initial
@@ -20,6 +21,8 @@ from hpsde.settings import Settings, changed_settings
 
 # What the seed is split for: every use of randomness has its own stream.
 ASK, UPDATE, DENSITY = range(3)
+
+ROOM_EVERY = 10  # learning steps between two looks at how much room compiled programs leave
 
 
 class Proposal(NamedTuple):
@@ -237,6 +240,8 @@ class Learner(ABC):
                 f"a policy needs at least 2 rollouts that did not fail; {len(self.rollouts)} were told, "
                 f"{int(self.rollouts.failed.sum())} of them failed"
             )
+        if self.info.updates % ROOM_EVERY == 0:
+            make_room()
         self._policy = self._estimate(self._key(UPDATE, self.info.updates), ~self.rollouts.failed)
         self._policy_rollouts = self.rollouts.usable
         self.info = replace(self.info, updates=self.info.updates + 1)
