@@ -174,19 +174,20 @@ def _look(given: Rollouts, start: Optimum) -> Optimum:
     prior, at = np.kron(given.Q, B.T @ B), -(given.Q @ X @ B).ravel()  # of the coefficients [F + 1, D] in u
     moments = own.T @ own / len(own)
     noise = min((each.variance for each in fits), default=0.0)
-    best = unknown(*X.shape)
+    found = []
     for fit in fits:
         # What the model cannot describe does not average out as noise does.
         excess = (fit.variance - noise) * fit.rollouts / len(fit.coefficients)
         J, target, W = _information(fit.coefficients, fit.inverse * (noise + excess), given.Q, u.shape[1])
         covariance = np.linalg.inv(J + prior)
         d = (covariance @ (target + at)).reshape(X.shape)
-        if is_denied(fit, given.design, u, given.returns, d):
-            continue
         K = np.einsum("ab,ajbk->jk", moments, covariance.reshape(*X.shape, *X.shape))
-        found = Optimum(X + d @ B.T, B @ K @ B.T, np.sqrt(noise) * B @ W @ B.T)
-        best = min(best, found, key=lambda each: each.volume)
-    return best
+        found.append((Optimum(X + d @ B.T, B @ K @ B.T, np.sqrt(noise) * B @ W @ B.T), fit, d))
+    nothing = unknown(*X.shape)
+    for optimum, fit, d in sorted(found, key=lambda each: each[0].volume):
+        if optimum.volume < nothing.volume and not is_denied(fit, given.design, u, given.returns, d):
+            return optimum
+    return nothing
 
 
 def is_denied(fit: Local, design: np.ndarray, u: np.ndarray, returns: np.ndarray, d: np.ndarray) -> bool:
