@@ -1,8 +1,11 @@
-"""Files made to do harm: nothing in them is run, and they take no more memory than they have bytes."""
+"""Files made to do harm: nothing in them is run, and they take no more memory than they have bytes. And files that
+several write at once.
+"""
 
 import io
 import pickle
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +13,7 @@ import pytest
 
 from handmade import by_hand, fields, rewrite
 from hpsde import FileFormatError, load_policy
+from hpsde._archive import read_arrays, write_arrays
 
 
 @pytest.fixture(scope="module")
@@ -98,3 +102,21 @@ def test_members_of_the_same_name_are_refused(saved, path):
         archive.writestr("kept.npy", b"")
     with pytest.raises(FileFormatError, match="two members of the same name"):
         load_policy(path)
+
+
+def test_writers_of_one_file_do_not_disturb_one_another(tmp_path):
+    """Whoever reads meanwhile finds the arrays of one writer, whole."""
+    path = tmp_path / "arrays.npz"
+    write_arrays(path, {"x": np.zeros(50_000)})
+
+    def write(writer):
+        for _ in range(20):
+            write_arrays(path, {"x": np.full(50_000, float(writer))})
+
+    with ThreadPoolExecutor(3) as threads:
+        writing = [threads.submit(write, writer) for writer in range(3)]
+        while not all(each.done() for each in writing):
+            assert len(set(read_arrays(path)["x"])) == 1
+    for each in writing:
+        each.result()
+    assert [each.name for each in tmp_path.iterdir()] == ["arrays.npz"]

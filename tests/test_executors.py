@@ -412,3 +412,28 @@ def test_what_is_installed_travels_by_name():
     task = task_from_function(np.sum, initial=np.ones((1, 3)))
     assert own_modules(task) == []
     assert unpacked_task(packed_task(task, with_modules=True)).function is np.sum
+
+
+POOL = """
+import multiprocessing, sys
+import hpsde
+
+def ways(parameters):
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        pool.map(abs, [1, 2])
+    return -abs(parameters[0])
+
+if __name__ == "__main__":
+    run = hpsde.Run.create(sys.argv[1], ways, initial=hpsde.Uniform(0.0, 1.0), rollouts=30, initial_rollouts=30)
+    print(len(run.learn(progress=False).options), "options")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_function_may_have_a_pool_of_its_own(tmp_path):
+    """A pool ends its children by a signal, which they must not take for the run's."""
+    script = tmp_path / "pool.py"
+    script.write_text(POOL)
+    start = [sys.executable, "-W", "ignore", script, tmp_path / "run"]
+    done = subprocess.run(start, capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stdout) == (0, "1 options\n"), done.stderr

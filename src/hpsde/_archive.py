@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+import secrets
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,10 +23,12 @@ NUMBERS, WHOLE_NUMBERS, TRUTH_VALUES, TEXT = "<f8", "<i8", "|b1", "U"
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write the arrays; the file appears whole or not at all. The same arrays give the same bytes."""
-    partial = path.with_name(path.name + ".partial")
+    """Write the arrays; the file appears whole or not at all, whoever else writes it. The same arrays give the same
+    bytes.
+    """
+    partial = path.with_name(f"{path.name}.{secrets.token_hex(8)}.partial")
     try:
-        with open(partial, "wb") as file:
+        with open(partial, "xb") as file:
             _write(file, arrays)
             file.flush()
             os.fsync(file.fileno())

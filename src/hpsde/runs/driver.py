@@ -7,6 +7,7 @@ depends neither on where they are evaluated nor on how many at a time.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -225,12 +226,45 @@ def _stopped_by_signals(executor: Executor) -> Iterator[Callable[[], bool]]:
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
-    old = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in (signal.SIGINT, signal.SIGTERM):
+        _handlers_before[number] = signal.signal(number, handle)
     try:
         yield lambda: bool(received)
     finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)
+        _restore_handlers()
+
+
+_handlers_before: dict[int, Any] = {}
+
+
+def _restore_handlers() -> None:
+    """What happens to a signal as before the run."""
+    while _handlers_before:
+        number, handler = _handlers_before.popitem()
+        signal.signal(number, handler)
+
+
+_forking = threading.local()
+
+
+def _hold_signals() -> None:
+    _forking.blocked = signal.pthread_sigmask(signal.SIG_BLOCK, set(_handlers_before))
+
+
+def _release_signals() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _forking.blocked)
+
+
+def _begin_as_a_child() -> None:
+    """A child that the user's function forks ends by a signal, as it would without a run: so do pools end theirs. One
+    that comes before the handlers are as they were waits for that.
+    """
+    _restore_handlers()
+    _release_signals()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_hold_signals, after_in_parent=_release_signals, after_in_child=_begin_as_a_child)
 
 
 def write_iterations(run: Run) -> None:

@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import os
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,7 +22,7 @@ LARGEST_FILE = 64 * 2**20
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A path to write to; takes the name `path` in one step when the block ends well, else is removed."""
-    unfinished = path.with_name(f".unfinished-{os.getpid()}-{path.name}")
+    unfinished = path.with_name(f".unfinished-{secrets.token_hex(8)}-{path.name}")
     try:
         yield unfinished
         os.replace(unfinished, path)
