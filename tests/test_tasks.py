@@ -296,6 +296,26 @@ def test_unfit_descriptions_of_a_task_are_refused(given, message):
         task_from_function(lambda p: 0.0, **given)
 
 
+@pytest.mark.parametrize(
+    ("function", "contexts", "message"),
+    [
+        (lambda context, parameters: 0.0, None, r"takes \(context, parameters\), and is called with parameters alone"),
+        (lambda parameters: 0.0, Uniform(0.0, 1.0), r"takes \(parameters\), and is called with a context and"),
+        (lambda parameters, load: 0.0, None, "with parameters alone"),
+    ],
+)
+def test_a_function_that_cannot_be_called_is_refused_at_once(function, contexts, message):
+    with pytest.raises(InputError, match=message):
+        task_from_function(function, initial=Uniform(0.0, 1.0), contexts=contexts)
+
+
+@pytest.mark.parametrize(
+    "function", [lambda parameters, load=2.0: 0.0, lambda *given: 0.0, lambda xi, *, seed: 0.0, max]
+)
+def test_functions_with_more_to_give_or_that_do_not_say_are_taken(function):
+    assert task_from_function(function, initial=Uniform(0.0, 1.0)).parameter_size == 1
+
+
 def test_something_that_is_no_function_is_refused():
     with pytest.raises(InputError, match="something to call, got float"):
         task_from_function(1.0, initial=Uniform(0, 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 
 
@@ -18,11 +19,13 @@ class AskTellError(HpsdeError, RuntimeError):
 
 
 class UnknownNameError(HpsdeError, ValueError):
-    """A name that stands for nothing; the message lists the names that do."""
+    """A name that stands for nothing; the message lists the names that do, and the one that is nearest."""
 
     def __init__(self, kind: str, name: str, valid: Iterable[str]):
         self.kind, self.name, self.valid = kind, name, tuple(valid)
-        super().__init__(f"unknown {kind} {name!r}; valid are: {', '.join(self.valid)}")
+        nearest = difflib.get_close_matches(str(name), self.valid, n=1)
+        meant = f". Did you mean {nearest[0]!r}?" if nearest else ""
+        super().__init__(f"unknown {kind} {name!r}; valid are: {', '.join(self.valid)}{meant}")
 
 
 class FileFormatError(HpsdeError, ValueError):

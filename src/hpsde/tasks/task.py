@@ -227,6 +227,7 @@ def task_from_function(
     if unknown := sorted(extras.keys() - allowed):
         raise InputError(f"unknown arguments {', '.join(unknown)}; valid extras are: {', '.join(sorted(allowed))}")
     context_distribution = None if contexts is None else as_distribution(contexts, "contexts")
+    _check_signature(function, context_distribution is not None)
     if evaluation is not None:
         size = 0 if context_distribution is None else context_distribution.size
         evaluation = np.array(check_rows("evaluation", evaluation, size))
@@ -253,6 +254,25 @@ def check_seeds(seeds: Any, rows: int) -> np.ndarray:
     if rows and (array.min() < 0 or array.max() > np.iinfo(np.int64).max):
         raise InputError(f"seeds must lie between 0 and 2^63 - 1; got {array.min()} to {array.max()}")
     return array.astype(np.int64)
+
+
+def _check_signature(function: Callable[..., Any], with_contexts: bool) -> None:
+    """An error where the function cannot be called as it will be; some functions do not say how they can."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    seeds = {name: 0 for name in ("seed", "seeds") if name in signature.parameters}
+    try:
+        signature.bind(*(("context",) if with_contexts else ()), "parameters", **seeds)
+    except TypeError:
+        called = (
+            "with a context and parameters; take both, or leave `contexts` out"
+            if with_contexts
+            else "with parameters alone; give the contexts it needs, as in contexts=hpsde.Uniform(0.0, 1.0)"
+        )
+        name = getattr(function, "__name__", type(function).__name__)
+        raise InputError(f"{name} takes {signature}, and is called {called}") from None
 
 
 def _has_parameter(function: Callable[..., Any], name: str) -> bool:
