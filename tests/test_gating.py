@@ -257,6 +257,23 @@ def test_a_cautious_gate_leaves_what_is_not_known():
         assert np.argmax(scores(gate, options, *arrays)) == best
 
 
+def test_no_more_is_expected_than_a_rollout_has_had():
+    """Returns rise towards the last rollout, which has 1; beyond it, where option 1 is, the process expects more."""
+    z = np.linspace(-1.0, 1.0, 20)[:, None]
+    hyperparameters = gp.Hyperparameters(jnp.zeros(1), jnp.asarray(0.0), jnp.log(0.01))
+    process = gp.condition(hyperparameters, jnp.asarray(z), jnp.asarray(z[:, 0]), jnp.ones(20, dtype=bool))
+    options = LinearGaussian(jnp.asarray([[0.99], [1.5]]), jnp.zeros((2, 0, 1)), jnp.full((2, 1, 1), 0.01))
+    mean, variance = gp.predict(process, options.b)
+    assert (mean - jnp.sqrt(variance))[1] > 1.0
+    gate = GPGate(process, jnp.asarray(z[:, 0]), IDENTITY)
+    arrays = (jnp.ones(2, dtype=bool), jnp.zeros((1, 0)), jnp.zeros((1, 0)))
+    assert np.argmax(scores(gate, options, *arrays)) == 0
+    assert_allclose(gating.expected_scores(gate, options, *arrays)[:, 0], [mean[0], 1.0], rtol=1e-12)
+    # Log odds have no limit.
+    odds = gate._replace(binary=True)
+    assert_allclose(gating.expected_scores(odds, options, *arrays)[:, 0], mean, rtol=1e-12)
+
+
 def test_a_gate_less_its_inverse_is_whole_again_to_the_bit():
     # Once by LAPACK, as a learner's gate has it.
     for gate in (gating.with_inverse(make_gp_gate()), SoftmaxGate(jnp.zeros((O, 1)))):

@@ -7,7 +7,7 @@ from pathlib import Path
 import jax
 
 MAPPED, MOST = Path("/proc/self/maps"), Path("/proc/sys/vm/max_map_count")
-FULL = 0.5  # of what a process may map; one task maps a sixteenth
+FULL = 0.5  # of what a process may map; one task maps a fifteenth
 
 
 def make_room(mapped: Path = MAPPED, most: Path = MOST) -> bool:

@@ -240,7 +240,7 @@ def scores(
         asked = (gate.process, options, kept, features, contexts, gate.axes)
         if optimism is None and gate.cautious:
             mean, deviation = returns_of_means(gate.process, options, features, contexts, gate.axes)
-            values = mean - deviation
+            values = jnp.minimum(mean, reached(gate)) - deviation
         elif optimism is None:
             values = gp_means(*asked)
         else:
@@ -253,6 +253,14 @@ def scores(
     return jnp.where(kept[:, None], values, -jnp.inf)
 
 
+def reached(gate: GPGate) -> Float[Array, ""]:
+    """The best score of a rollout: beside rollouts a process overshoots, and no more is expected than has been seen.
+
+    Log odds of success have no such limit.
+    """
+    return jnp.where(gate.binary, jnp.inf, jnp.max(jnp.where(gate.process.mask, gate.scores, -jnp.inf)))
+
+
 def expected_scores(
     gate: GPGate,
     options: LinearGaussian,
@@ -262,7 +270,8 @@ def expected_scores(
 ) -> Float[Array, "O C"]:
     """What the gate expects of the options in use, in warped units: of their mean parameters where it is cautious."""
     if gate.cautious:
-        return returns_of_means(gate.process, options, features, contexts, gate.axes)[0]
+        mean, _ = returns_of_means(gate.process, options, features, contexts, gate.axes)
+        return jnp.minimum(mean, reached(gate))
     return gp_means(gate.process, options, kept, features, contexts, gate.axes)
 
 

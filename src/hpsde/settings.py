@@ -112,8 +112,9 @@ class Settings:
     """That deviation: of an option's mean return, how little it is known (mean), or of its return, which also varies as
     the option explores (return, the paper's)."""
     greedy: str = "cautious"
-    """What the GP gate takes in use: the option whose mean parameters have the best return less one deviation
-    (cautious), or the option of the best expected return (expected, the paper's)."""
+    """What the GP gate takes in use: the option whose mean parameters have the best return, no better one than
+    a rollout has had, less one deviation (cautious), or the option of the best expected return (expected, the
+    paper's)."""
     exploration_temperature: float = 4.0
     """The GP gate while learning draws options by exp(optimistic return / (c T)), with the T of f, and this is c: at 1
     as the optimal policy would, the more, the more evenly; at 0 it takes the best (argmax, the paper's)."""
