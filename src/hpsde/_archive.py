@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import os
-import secrets
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from hpsde._replacing import replaced
 from hpsde.errors import FileFormatError
 
 NUMBERS, WHOLE_NUMBERS, TRUTH_VALUES, TEXT = "<f8", "<i8", "|b1", "U"
@@ -26,15 +26,10 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write the arrays; the file appears whole or not at all, whoever else writes it. The same arrays give the same
     bytes.
     """
-    partial = path.with_name(f"{path.name}.{secrets.token_hex(8)}.partial")
-    try:
-        with open(partial, "xb") as file:
-            _write(file, arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replaced(path) as unfinished, unfinished.open("xb") as file:
+        _write(file, arrays)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _write(file: IO[bytes], arrays: Mapping[str, np.ndarray]) -> None:

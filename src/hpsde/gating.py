@@ -239,8 +239,8 @@ def scores(
     if isinstance(gate, GPGate):
         asked = (gate.process, options, kept, features, contexts, gate.axes)
         if optimism is None and gate.cautious:
-            mean, deviation = returns_of_means(gate.process, options, features, contexts, gate.axes)
-            values = jnp.minimum(mean, reached(gate)) - deviation
+            mean, deviation = returns_in_use(gate, options, features, contexts)
+            values = mean - deviation
         elif optimism is None:
             values = gp_means(*asked)
         else:
@@ -253,12 +253,17 @@ def scores(
     return jnp.where(kept[:, None], values, -jnp.inf)
 
 
-def reached(gate: GPGate) -> Float[Array, ""]:
-    """The best score of a rollout: beside rollouts a process overshoots, and no more is expected than has been seen.
+def returns_in_use(
+    gate: GPGate, options: LinearGaussian, features: Float[Array, "C F"], contexts: Float[Array, "C S"]
+) -> tuple[Float[Array, "O C"], Float[Array, "O C"]]:
+    """As `returns_of_means`, but no more than the best rollout has had: beside its points a process overshoots.
 
     Log odds of success have no such limit.
     """
-    return jnp.where(gate.binary, jnp.inf, jnp.max(jnp.where(gate.process.mask, gate.scores, -jnp.inf)))
+    mean, deviation = returns_of_means(gate.process, options, features, contexts, gate.axes)
+    if gate.binary:
+        return mean, deviation
+    return jnp.minimum(mean, np.max(np.asarray(gate.scores)[np.asarray(gate.process.mask)])), deviation
 
 
 def expected_scores(
@@ -270,8 +275,7 @@ def expected_scores(
 ) -> Float[Array, "O C"]:
     """What the gate expects of the options in use, in warped units: of their mean parameters where it is cautious."""
     if gate.cautious:
-        mean, _ = returns_of_means(gate.process, options, features, contexts, gate.axes)
-        return jnp.minimum(mean, reached(gate))
+        return returns_in_use(gate, options, features, contexts)[0]
     return gp_means(gate.process, options, kept, features, contexts, gate.axes)
 
 

@@ -7,12 +7,7 @@ depends neither on where they are evaluated nor on how many at a time.
 
 from __future__ import annotations
 
-import os
-import signal
-import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +22,7 @@ from hpsde.runs.folder import CONFIG, ITERATIONS
 from hpsde.runs.jobs import Job, Outcome
 from hpsde.runs.making import stored_problem
 from hpsde.runs.run import Run
+from hpsde.runs.signals import stopped_by_signals
 from hpsde.runs.store import Rows
 from hpsde.tasks.task import check_task
 
@@ -64,7 +60,7 @@ def drive(
             run.log(f"{run.store.reopen_failed()} failed rollouts are tried again")
         with (
             make_executor(run.task, workers=workers, cluster=cluster, timeout=timeout) as executor,
-            _stopped_by_signals(executor) as interrupted,
+            stopped_by_signals(executor) as interrupted,
             progress_bar(run.config.rollouts, enabled=progress) as bar,
         ):
             run.log(f"running with {executor.workers} worker{'s' if executor.workers > 1 else ''}")
@@ -209,62 +205,6 @@ def _jobs(rows: Rows, first_ids: dict[int, int], chunk: int) -> list[Job]:
         )
         for place in groups.values()
     ]
-
-
-@contextmanager
-def _stopped_by_signals(executor: Executor) -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C was pressed or the process was asked to end: the first time, what is under way may finish."""
-    received: list[int] = []
-
-    def handle(number: int, _: object) -> None:
-        if received:
-            raise KeyboardInterrupt
-        received.append(number)
-        executor.stop()
-        print("hpsde: waiting for the rollouts under way; Ctrl-C again stops at once", file=sys.stderr)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    for number in (signal.SIGINT, signal.SIGTERM):
-        _handlers_before[number] = signal.signal(number, handle)
-    try:
-        yield lambda: bool(received)
-    finally:
-        _restore_handlers()
-
-
-_handlers_before: dict[int, Any] = {}
-
-
-def _restore_handlers() -> None:
-    """What happens to a signal as before the run."""
-    while _handlers_before:
-        number, handler = _handlers_before.popitem()
-        signal.signal(number, handler)
-
-
-_forking = threading.local()
-
-
-def _hold_signals() -> None:
-    _forking.blocked = signal.pthread_sigmask(signal.SIG_BLOCK, set(_handlers_before))
-
-
-def _release_signals() -> None:
-    signal.pthread_sigmask(signal.SIG_SETMASK, _forking.blocked)
-
-
-def _begin_as_a_child() -> None:
-    """A child that the user's function forks ends by a signal, as it would without a run: so do pools end theirs. One
-    that comes before the handlers are as they were waits for that.
-    """
-    _restore_handlers()
-    _release_signals()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_hold_signals, after_in_parent=_release_signals, after_in_child=_begin_as_a_child)
 
 
 def write_iterations(run: Run) -> None:

@@ -6,14 +6,14 @@ import csv
 import json
 import math
 import os
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from hpsde._replacing import replaced
 from hpsde.errors import FileFormatError, StorageError
 
 LARGEST_FILE = 64 * 2**20
@@ -21,16 +21,12 @@ LARGEST_FILE = 64 * 2**20
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A path to write to; takes the name `path` in one step when the block ends well, else is removed."""
-    unfinished = path.with_name(f".unfinished-{secrets.token_hex(8)}-{path.name}")
+    """As `replaced`; what the disk does not do is a StorageError."""
     try:
-        yield unfinished
-        os.replace(unfinished, path)
+        with replaced(path) as unfinished:
+            yield unfinished
     except OSError as error:
         raise StorageError(f"{path} cannot be written: {error.strerror or error}") from error
-    finally:
-        with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:

@@ -227,7 +227,9 @@ def task_from_function(
     if unknown := sorted(extras.keys() - allowed):
         raise InputError(f"unknown arguments {', '.join(unknown)}; valid extras are: {', '.join(sorted(allowed))}")
     context_distribution = None if contexts is None else as_distribution(contexts, "contexts")
-    _check_signature(function, context_distribution is not None)
+    own_name, signature = getattr(function, "__name__", type(function).__name__), _signature(function)
+    if signature is not None:
+        _check_call(own_name, signature, context_distribution is not None)
     if evaluation is not None:
         size = 0 if context_distribution is None else context_distribution.size
         evaluation = np.array(check_rows("evaluation", evaluation, size))
@@ -236,9 +238,9 @@ def task_from_function(
         function=function,
         contexts=context_distribution,
         initial=as_distribution(initial, "initial"),
-        name=getattr(function, "__name__", type(function).__name__) if name is None else name,
+        name=own_name if name is None else name,
         batched=batched,
-        takes_seeds=_has_parameter(function, "seeds" if batched else "seed"),
+        takes_seeds=signature is not None and ("seeds" if batched else "seed") in signature.parameters,
         evaluation=evaluation,
         **extras,
     )
@@ -256,13 +258,16 @@ def check_seeds(seeds: Any, rows: int) -> np.ndarray:
     return array.astype(np.int64)
 
 
-def _check_signature(function: Callable[..., Any], with_contexts: bool) -> None:
-    """An error where the function cannot be called as it will be; some functions do not say how they can."""
+def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
     try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return
-    seeds = {name: 0 for name in ("seed", "seeds") if name in signature.parameters}
+        return inspect.signature(function)
+    except (TypeError, ValueError):  # some functions written in C do not say
+        return None
+
+
+def _check_call(name: str, signature: inspect.Signature, with_contexts: bool) -> None:
+    """An error where a function of this signature cannot be called as it will be."""
+    seeds = {seed: 0 for seed in ("seed", "seeds") if seed in signature.parameters}
     try:
         signature.bind(*(("context",) if with_contexts else ()), "parameters", **seeds)
     except TypeError:
@@ -271,15 +276,7 @@ def _check_signature(function: Callable[..., Any], with_contexts: bool) -> None:
             if with_contexts
             else "with parameters alone; give the contexts it needs, as in contexts=hpsde.Uniform(0.0, 1.0)"
         )
-        name = getattr(function, "__name__", type(function).__name__)
         raise InputError(f"{name} takes {signature}, and is called {called}") from None
-
-
-def _has_parameter(function: Callable[..., Any], name: str) -> bool:
-    try:
-        return name in inspect.signature(function).parameters
-    except (TypeError, ValueError):  # some functions written in C do not say
-        return False
 
 
 def _one_return(value: Any) -> float:

@@ -1,0 +1,21 @@
+"""Files that are whole or absent, whoever else writes them."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+@contextmanager
+def replaced(path: Path) -> Iterator[Path]:
+    """A path of one's own to write to; takes the name `path` in one step when the block ends well, else is removed."""
+    unfinished = path.with_name(f".unfinished-{secrets.token_hex(8)}-{path.name}")
+    try:
+        yield unfinished
+        os.replace(unfinished, path)
+    finally:
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
