@@ -35,7 +35,9 @@ def four_postures():
         kept=np.ones(4, dtype=bool),
         gate=SoftmaxGate(jnp.asarray(gate)),
         features=Linear(CENTRE, HALF),
-        units=Units(CENTRE, HALF, np.zeros(7), np.ones(7), np.eye(7), np.zeros(7)),
+        units=Units(
+            CENTRE, HALF, np.zeros(7), np.ones(7), np.eye(7), np.zeros(7), np.full(7, -np.inf), np.full(7, np.inf)
+        ),
         mean_returns=np.full(4, -0.01),
         known_contexts=goals,
     )

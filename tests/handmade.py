@@ -72,6 +72,8 @@ def by_hand(gate="softmax", context_size=1, parameter_size=2, features=None, fea
         generator.uniform(5.0, 9.0, D),
         slanted(D, seed=2),
         np.zeros(1 + 2 * S),
+        np.full(D, -np.inf),
+        np.full(D, np.inf),
     )
     return HierarchicalPolicy(
         standard_options=LinearGaussian(

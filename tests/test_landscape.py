@@ -55,7 +55,8 @@ class Known:
 
     def draw(self, temperature=T, key=KEY, bounds=None):
         """Samples [s, xi] and their scores; the temperature is in returns."""
-        return landscape.sample(key, self.landscape, self.process, self.starts, S, bounds, temperature / self.unit)
+        T = temperature / self.unit
+        return landscape.sample(key, self.landscape, self.process, self.starts, S, T, bounds, bounds is not None)
 
 
 @pytest.fixture(scope="module")

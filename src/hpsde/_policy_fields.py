@@ -12,6 +12,8 @@ from hpsde._archive import NUMBERS, TRUTH_VALUES, WHOLE_NUMBERS
 # Of these the exponential and its square are taken.
 LOGARITHMS = ("gate_log_lengths", "gate_log_signal", "gate_log_noise")
 LARGEST_LOGARITHM = 300.0
+# Infinite where a parameter has none.
+BOUNDS = ("units_parameter_low", "units_parameter_high")
 
 
 class Field(NamedTuple):
@@ -34,6 +36,8 @@ COMMON = {
     "units_parameter_scale": Field("D"),
     "units_parameter_axes": Field("D D"),
     "units_return_level": Field("V"),
+    "units_parameter_low": Field("D"),
+    "units_parameter_high": Field("D"),
     "option_numbers": Field("O", WHOLE_NUMBERS),
     "option_tried": Field("O", TRUTH_VALUES),
     "option_b": Field("O D"),
@@ -82,6 +86,7 @@ NEW_IN_VERSION = {
     4: ("option_tried",),
     5: ("gate_matern",),
     6: ("units_return_level",),
+    7: ("units_parameter_low", "units_parameter_high"),
 }
 VERSION = max(NEW_IN_VERSION)
 
@@ -105,7 +110,7 @@ def check_fields(arrays: Mapping[str, np.ndarray], fields: Mapping[str, Field]) 
     sizes: dict[str, int] = {}
     for name, field in fields.items():
         _check_shape(name, arrays[name], field, sizes)
-        if not np.all(np.isfinite(arrays[name])):
+        if not np.all(np.isfinite(arrays[name]) | (np.isinf(arrays[name]) & (name in BOUNDS))):
             raise ValueError(f"the field {name} holds numbers that are not finite")
     for whole, of, wanted in (
         ("Z", "a gate", sizes["S"] + sizes["D"]),
@@ -155,6 +160,8 @@ def _check_numbers(arrays: Mapping[str, np.ndarray]) -> None:
         _check_option_numbers(arrays["option_numbers"][arrays["kept"]])
     if arrays.get("gate_binary", False):
         _check_success(arrays["gate_scores"], arrays["gate_beta"])
+    if BOUNDS[0] in arrays and not np.all(arrays[BOUNDS[0]] < arrays[BOUNDS[1]]):
+        raise ValueError(f"the field {BOUNDS[0]} must be less than {BOUNDS[1]}")
     axes = arrays.get("units_parameter_axes", np.eye(1))
     if np.linalg.matrix_rank(axes) < len(axes):
         raise ValueError("the field units_parameter_axes holds axes that do not span the parameters")

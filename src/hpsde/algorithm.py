@@ -117,7 +117,7 @@ def reestimate(
     found = find_options(key_density, data, surveyed, shown, importance, memory, settings)
     weighted = found.responsibilities * np.asarray(importance.weights)
     # Train every option's policy.
-    policies = train_options(data, found, weighted, memory, settings)
+    policies = gaussian.cut(train_options(data, found, weighted, memory, settings), data.limits)
     seen = data if approximated is None else return_model.smoothed(data, approximated)
     if surveyed is not None and approximated is not None:
         wider = explored(data, seen, found.responsibilities, surveyed, approximated)
@@ -268,9 +268,9 @@ def best_of_first(data: Data, seen: Data) -> float:
 def share_outside(data: Data) -> float:
     """Share of the policy's newest rollouts that lie against or beyond the bounds of a uniform initial policy."""
     own = np.flatnonzero(data.mask & ~data.initial)[-NEWEST:]
-    if data.bounds is None or not len(own):
+    if data.range is None or not len(own):
         return float("nan")
-    low, high = data.bounds
+    low, high = data.range
     near = AGAINST * (high - low)
     return float(np.mean(np.any((data.parameters[own] < low + near) | (data.parameters[own] > high - near), axis=1)))
 
@@ -324,7 +324,7 @@ def train_options(
     few |= found.kept & ~(total > 1e-300)
     own = discovery.component_policies(found.found, settings.max_options)
     if memory.found is not None and memory.options is not None:
-        own = _where(found.found.born, own, memory.options)
+        own = _where(found.found.born, own, gaussian.cut(memory.options, None))
     return _where(few, own, policies)
 
 

@@ -13,6 +13,7 @@ from hpsde._checks import check_count, check_returns, check_rows
 from hpsde._precision import double_precision
 from hpsde._room import make_room
 from hpsde._shapes import Array
+from hpsde.bounds import FROM_INITIAL, Within, make_bounds
 from hpsde.errors import AskTellError, InputError
 from hpsde.initial import make_initial
 from hpsde.policy import HierarchicalPolicy
@@ -77,6 +78,9 @@ class _Asked(NamedTuple):
 class Learner(ABC):
     """What all learners do alike. One of its own has SETTINGS, `_draw` and `_estimate`.
 
+    Parameters never leave the `bounds` (low, high): those of a uniform `initial` or of a task (`parameter_bounds`)
+    where nothing else is said, none at all with None. `tell` takes what was really done, also beyond them.
+
     `ask` and `tell` are for people: strictly in turn, all rollouts of an ask told at once. Beneath them are
     `propose`, `observe` and `update`, for a caller that keeps account of its rollouts itself.
     """
@@ -95,6 +99,7 @@ class Learner(ABC):
         initial_rollouts: int = 200,
         expected_rollouts: int = 0,
         seed: int = 0,
+        bounds: Any = FROM_INITIAL,
         settings: Any = None,
         **changes: Any,
     ):
@@ -108,6 +113,10 @@ class Learner(ABC):
         self.info = Info()
         self.proposals = 0  # how often parameters were proposed: every time has its own random numbers
         self._initial = make_initial(initial, self.parameter_size)
+        self.bounds = make_bounds(bounds, initial, self.parameter_size)
+        self.bounds_are_given = self.bounds is not None and not (isinstance(bounds, str) and bounds == FROM_INITIAL)
+        if self.bounds is not None:
+            self._initial = Within(self._initial, self.bounds)
         self._asked: _Asked | None = None
         self._policy: HierarchicalPolicy | None = None
         self._policy_rollouts = 0  # how many rollouts the policy was learned from

@@ -107,6 +107,6 @@ def find_doubts(signs: Signs) -> tuple[Doubt, ...]:
             "bound",
             signs.outside,
             f"{100 * signs.outside:.0f} % of the newest rollouts lie against the bounds of the initial distribution: "
-            "better parameters may lie beyond. Widen it.",
+            "better parameters may lie beyond. Widen it; or give it as `bounds`, if they must not be left.",
         )
     return tuple(found)

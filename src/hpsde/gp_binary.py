@@ -29,6 +29,7 @@ from hpsde.warp import Warp
 
 SIGNAL = 3.0  # typical standard deviation of the log odds
 NOISE = 1e-3  # that the hyper-parameters name: there is none
+SHORTEST, LONGEST = 2e-2, 1e2  # lengths, in deviations of the points
 LEAST_POINTS = 20  # different points, for two returns to be success and failure
 PLATEAU = 0.99  # of the weight for good returns, on returns that are equal
 NEWTON_STEPS = 40
@@ -102,9 +103,15 @@ def _mode(K: np.ndarray, y: np.ndarray, mean: float, start: np.ndarray | None = 
 
 
 def fit_binary(
-    z: np.ndarray, success: np.ndarray, mean: float, starts: Sequence[Hyperparameters], points: int = 512
+    z: np.ndarray,
+    success: np.ndarray,
+    mean: float,
+    starts: Sequence[Hyperparameters],
+    longest: np.ndarray | float = LONGEST,
+    points: int = 512,
 ) -> Hyperparameters:
-    """Lengths and signal with the highest evidence by Laplace's approximation, times weak priors.
+    """Lengths and signal with the highest evidence by Laplace's approximation, times weak priors. No length is above
+    `longest` [Z], in deviations of the points.
 
     log q(y) = sum_i log p(y_i | f_i) - 1/2 a'(f - m) - 1/2 log |I + K W|,  a = y - p. Its gradient has the form of the
     regression's, with a a' - R + u a' + a u' for beta beta' - K^-1 and u = (I - R K) s, where
@@ -135,7 +142,8 @@ def fit_binary(
         scale = np.append(np.full(len(spread), WEAK_PRIOR.length[1]), 1.0)
         return 0.5 * error @ error - value, error / scale - gradient
 
-    bounds = [(each + np.log(2e-2), each + np.log(1e2)) for each in spread] + [(np.log(0.3), np.log(10.0))]
+    most = spread + np.log(np.broadcast_to(longest, spread.shape))
+    bounds = [*zip(spread + np.log(SHORTEST), most, strict=True), (np.log(0.3), np.log(10.0))]
     found = []
     for start in starts:
         first = np.append(np.asarray(start.log_lengths, dtype=float), np.log(SIGNAL))

@@ -163,13 +163,14 @@ def sample(
     process: gp.GP,
     starts: np.ndarray,
     context_size: int,
-    bounds: tuple[np.ndarray, np.ndarray] | None,
     temperature: float,
+    bounds: tuple[np.ndarray, np.ndarray] | None = None,
+    flat: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Samples [s, xi] [M, S + D] from those starts, and their scores [M]. `temperature` is the T of f in scores.
 
-    pi_0 is flat within the `bounds` [D] of the parameters and 0 beyond, where the process knows nothing and may rise
-    to any height; without bounds it is a standard Gaussian.
+    pi_0 is a standard Gaussian, or flat, and 0 beyond the `bounds` [D] of the parameters: there the process knows
+    nothing and may rise to any height.
     """
     z = np.roll(starts, -context_size, axis=1)
     size = z.shape[1] - context_size
@@ -185,7 +186,7 @@ def sample(
         single(moves),
         single(low),
         single(high),
-        single(0.0 if bounds is not None else 1.0),
+        single(0.0 if flat else 1.0),
         single(temperature),
     )
     return np.roll(np.asarray(moved, dtype=float), context_size, axis=1), np.asarray(values, dtype=float)

@@ -142,7 +142,9 @@ def _samples(
     size = data.contexts.shape[1]
     count = max(landscape.SAMPLES, landscape.PER_OPTION * settings.max_options)
     rows, starts = chain_starts(rng, data, share, last, count)
-    moved, scores = landscape.sample(key, surveyed, process, starts, size, data.bounds, surveyed.temperature)
+    moved, scores = landscape.sample(
+        key, surveyed, process, starts, size, surveyed.temperature, data.range or data.limits, data.range is not None
+    )
     # Clip at the best known score, so that samples do not abandon the weaker solution.
     counts = sample_counts(data, rows, np.minimum(scores, surveyed.warp.scores[-1]), surveyed.temperature, settings)
     axes = landscape.axes_of(surveyed, moved.shape[1])

@@ -90,9 +90,10 @@ class HPSDE(Learner):
             return none
         order = np.asarray(jax.random.permutation(key_rows, len(rows)))
         guessed, tried = self._tries(key_guess, rows, order[:count], gone)
-        others = order[len(guessed) : min(count, len(guessed) + scouting.MOST - gone)]
+        done = self.info.width < scouting.NARROW
+        others = order[len(guessed) : count if done else min(count, len(guessed) + scouting.MOST - gone)]
         # NaN: nothing is known of that.
-        if not len(others) or self.info.unexplored < scouting.UNSEEN:
+        if not len(others) or (self.info.unexplored < scouting.UNSEEN and not done):
             return guessed, tried
         some, unseen = self._unseen(key_pool, rows, others, policy)
         return np.concatenate([guessed, some]), np.concatenate([tried, unseen])
@@ -197,13 +198,13 @@ class HPSDE(Learner):
             options=step.options_kept,
             maxima=step.maxima,
             settled=self._memory.settled,
-            outside=share_outside(data),
+            outside=float("nan") if self.bounds_are_given else share_outside(data),
         )
         return find_doubts(signs)
 
     def _make_frame(self, usable: np.ndarray) -> Frame:
         contexts, parameters = self.rollouts.contexts[usable], self.rollouts.parameters[usable]
-        units = fit_units(contexts, parameters, whitening=self.settings.whitening)
+        units = fit_units(contexts, parameters, whitening=self.settings.whitening, bounds=self.bounds)
         chosen = self.settings
         if chosen.warp != "none":
             first = usable & (self.rollouts.behaviour == 0)
@@ -233,16 +234,19 @@ class HPSDE(Learner):
             initial=pad_rows(self.rollouts.behaviour[usable] == 0, rows),
             rollouts=len(returns),
             level=pad_rows(frame.units.level(contexts), rows),
-            bounds=self._bounds(frame, usable & (self.rollouts.behaviour == 0)),
+            limits=frame.units.limits,
+            range=self._range(frame, usable & (self.rollouts.behaviour == 0)),
         )
 
-    def _bounds(self, frame: Frame, first: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        """Lowest and highest parameters of the initial policy's rollouts in standard units, where it is uniform."""
+    def _range(self, frame: Frame, first: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        """The bounds, or lowest and highest parameters of the initial rollouts, where the initial policy is uniform."""
         if frame.units.turned or not first.any():
             return None
         known = self._initial.log_density(self.rollouts.contexts[first], self.rollouts.parameters[first])
         if known is None or np.ptp(known) > 1e-9:
             return None
+        if frame.units.limits is not None and not self.bounds_are_given:
+            return frame.units.limits
         parameters = frame.units.parameters(self.rollouts.parameters[first])
         return parameters.min(axis=0), parameters.max(axis=0)
 

@@ -14,6 +14,7 @@ from hpsde._checks import check_count
 from hpsde._precision import double_precision
 from hpsde._progress import doubts_marker, progress_bar
 from hpsde.ask_tell import Info, Learner
+from hpsde.bounds import FROM_INITIAL
 from hpsde.errors import InputError
 from hpsde.methods import DEFAULT_METHOD, make_learner
 from hpsde.policy import HierarchicalPolicy
@@ -115,6 +116,7 @@ def learn(
     initial_rollouts: int | None = None,
     batch: int | None = None,
     batched: bool = False,
+    bounds: Any = FROM_INITIAL,
     method: str = DEFAULT_METHOD,
     seed: int = 0,
     progress: bool = True,
@@ -125,6 +127,8 @@ def learn(
     A return function takes one rollout, f(context, parameters) -> return, or f(parameters) without contexts;
     with `batched=True` it takes arrays [N, S], [N, D] -> [N]. With it come `initial`, where to look for
     parameters, and `contexts`: each a distribution (`hpsde.Uniform`, `hpsde.Gaussian`) or an array of samples.
+    `bounds` (low, high) of the parameters are never left; by default those of a uniform `initial`, or a task's
+    `parameter_bounds`; None: there are none.
     A return that is not finite counts as a failed rollout; what the function raises passes through.
 
     `rollouts` is how many there are in all, 1050 unless the task says otherwise, and `initial_rollouts` how
@@ -139,7 +143,7 @@ def learn(
             "and `batched` go with a plain function only"
         )
     first, total = budget(task_extras(check_task(task)), initial_rollouts, rollouts)
-    settings = {"initial_rollouts": first, "expected_rollouts": total} | settings
+    settings = {"initial_rollouts": first, "expected_rollouts": total, "bounds": bounds} | settings
     learner = make_learner(method, task, seed=seed, **settings)
     with progress_bar(total, enabled=progress) as bar:
         for each in iterate(task, learner, rollouts=total, batch=batch):

@@ -56,18 +56,22 @@ def improve(
         middle = jnp.mean(phi, axis=0)
         C = jnp.linalg.cholesky(option.Sigma)
         means = gaussian.means(LinearGaussian(option.b[None], option.w[None], option.Sigma[None]), phi)[0]
-        centred, mu, s, factor = single((phi - middle[None, :], means, contexts[at], C))
+        centred, mu, s, factor, low, high = single(
+            (phi - middle[None, :], means, contexts[at], C, option.low, option.high)
+        )
         edge = MARGIN * turn[:, : mu.shape[1]] @ factor
         around = edge @ edge.T
 
         def loss(x: Array) -> Array:
             d = x[:1] + centred @ x[1:]
-            z = jnp.concatenate([mu + d @ factor.T, s], axis=1)
+            xi = mu + d @ factor.T
+            xi = xi if low is None or high is None else jnp.clip(xi, low[None], high[None])
+            z = jnp.concatenate([xi, s], axis=1)
             return 0.5 * ETA * jnp.mean(jnp.sum(d**2, axis=1)) - jnp.mean(gp.mean_under(model, z @ turn.T, around))
 
         x = _minimise(loss, jnp.zeros((1 + phi.shape[1], mu.shape[1]), mu.dtype)).astype(option.b.dtype)
         change = x[1:] @ C.T
-        return LinearGaussian(option.b + C @ x[0] - middle @ change, option.w + change, option.Sigma)
+        return option._replace(b=option.b + C @ x[0] - middle @ change, w=option.w + change)
 
     def stay(given: tuple[Array, LinearGaussian, Array]) -> LinearGaussian:
         return given[1]

@@ -15,7 +15,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from hpsde import gating, gp, level
+from hpsde import gating, gaussian, gp, level
 from hpsde._archive import read_arrays, write_arrays
 from hpsde._doubt_entries import doubt_entries, doubts_from
 from hpsde._policy_fields import VERSION, check_fields, fields_of
@@ -32,6 +32,7 @@ from hpsde.warp import Warp
 FORMAT = "hpsde-policy"
 READABLE = tuple(range(1, VERSION + 1))
 KEYS = ("format", "version", "features", "gate")
+OPTION_FIELDS = ("b", "w", "Sigma")  # their bounds are those of the units
 
 
 def save_policy(policy: HierarchicalPolicy, path: str | Path) -> None:
@@ -96,7 +97,7 @@ def _doubts(path: str | Path, header: dict[str, Any]) -> tuple[Doubt, ...]:
 
 def _values(policy: HierarchicalPolicy) -> dict[str, Any]:
     """All fields of the file by name."""
-    values: dict[str, Any] = {f"option_{name}": value for name, value in policy.standard_options._asdict().items()}
+    values: dict[str, Any] = {f"option_{name}": getattr(policy.standard_options, name) for name in OPTION_FIELDS}
     values |= {f"units_{name}": value for name, value in policy.units._asdict().items()}
     values |= {name: getattr(policy, name) for name in ("kept", "mean_returns", "known_contexts")}
     numbers = 0 if policy.numbers is None else np.asarray(policy.numbers)
@@ -123,13 +124,15 @@ def _unsaid(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """What earlier versions had no fields for.
 
     Parameters were scaled alone, features without trend, no gate cautious, none of success or failure, all kernels
-    squared exponentials, returns had no level; nobody counted options.
+    squared exponentials, returns had no level, parameters no bounds; nobody counted options.
     """
     return {
         "option_numbers": np.zeros(len(arrays["kept"]), dtype=np.int64),
         "option_tried": arrays["kept"],
         "units_parameter_axes": np.eye(len(arrays["units_parameter_scale"])),
         "units_return_level": level.none(len(arrays["units_context_scale"])),
+        "units_parameter_low": np.full(len(arrays["units_parameter_scale"]), -np.inf),
+        "units_parameter_high": np.full(len(arrays["units_parameter_scale"]), np.inf),
         "features_trend": np.zeros(len(arrays["units_context_scale"])),
         "gate_cautious": np.array(False),
         "gate_binary": np.array(False),
@@ -142,12 +145,14 @@ def _assemble(
     header: dict[str, Any], arrays: dict[str, np.ndarray], function: Any, doubts: tuple[Doubt, ...]
 ) -> HierarchicalPolicy:
     """The policy of checked fields."""
+    units = Units(*(arrays[f"units_{name}"] for name in Units._fields))
+    options = LinearGaussian(*(jnp.asarray(arrays[f"option_{name}"]) for name in OPTION_FIELDS))
     return HierarchicalPolicy(
-        standard_options=LinearGaussian(*(jnp.asarray(arrays[f"option_{name}"]) for name in LinearGaussian._fields)),
+        standard_options=gaussian.cut(options, units.limits),
         kept=arrays["kept"],
         gate=_gate(header["gate"], arrays),
         features=_features(header["features"], arrays, function),
-        units=Units(*(arrays[f"units_{name}"] for name in Units._fields)),
+        units=units,
         mean_returns=arrays["mean_returns"],
         known_contexts=arrays["known_contexts"],
         numbers=arrays["option_numbers"] if arrays["option_numbers"].any() else None,

@@ -18,6 +18,7 @@ from typing import Any
 from hpsde._checks import check_count
 from hpsde._user_code import load_object
 from hpsde._words import distribution_text, parse_distribution, shortened
+from hpsde.bounds import read_bounds
 from hpsde.distributions import Distribution
 from hpsde.errors import FileFormatError, HpsdeError, InputError, UnknownNameError
 from hpsde.features import FEATURE_NAMES
@@ -41,7 +42,8 @@ FILE_FORM = "a file that ends in .toml"
 
 _FUNCTION = re.compile(r"(?:[^\W\d]\w*(?:\.[^\W\d]\w*)*|.+\.py):[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 _KINDS: dict[str, type] = {
-    **dict.fromkeys(("task", "function", "folder", "contexts", "initial", "name", "description", "features"), str),
+    **dict.fromkeys(("task", "function", "folder", "contexts", "initial", "bounds"), str),
+    **dict.fromkeys(("name", "description", "features"), str),
     **dict.fromkeys(("context_size", "parameter_size", "max_options", "initial_rollouts", "rollouts"), int),
     "batched": bool,
     "settings": dict,
@@ -60,6 +62,7 @@ class Problem:
     folder: where the module or file is looked for first; then in the current directory.
     context_size, parameter_size: S and D; known from `contexts` and `initial`, else None until the task is made.
     contexts, initial: the distributions of the contexts and of the first parameters, as text.
+    bounds: of the parameters, "[low, high]" or "none"; those of the initial distribution where they are not said.
     batched: whether the function takes all rollouts at once.
     name, description, features, max_options, initial_rollouts, rollouts: as in `TaskExtras`.
     settings: of the learner, name -> number, text or truth value.
@@ -72,6 +75,7 @@ class Problem:
     parameter_size: int | None = None
     contexts: str | None = None
     initial: str | None = None
+    bounds: str | None = None
     batched: bool = False
     name: str | None = None
     description: str | None = None
@@ -88,6 +92,8 @@ class Problem:
         self._check_what()
         self._check_counts()
         contexts, initial = self.context_distribution, self.initial_distribution
+        if self.bounds is not None:
+            read_bounds(self.bounds)
         if self.is_function or not self.runnable:
             # Contexts of ask and tell may come from elsewhere: then their size is given, or there are none.
             alone = self.context_size if not self.runnable and self.context_size is not None else 0

@@ -31,6 +31,7 @@ LEVERAGE = 0.01  # share of a rollout's return that the others explain, at least
 WIDTH = 2.0  # of the exploration, in deviations of the optimum
 NOISE_SHARE = 0.3  # of the noise, that the return changes by over the exploration at least
 NEAREST = 1e-3  # of the last width, that a look may leave
+NEAR, NARROWER = 4.0, 0.3  # deviations to a bound, and how much narrower an option is on it
 NARROWEST = 1e-7  # exploration, in deviations of the first rollouts
 ROUNDING, RESOLUTION = 1e-14, 1e-12  # of the returns, and of matrices
 
@@ -92,19 +93,20 @@ def refine(
 
     last: the options as they were before, those `old` [O]. everywhere [M, F]: features of all contexts.
     """
-    result = [np.array(each) for each in options]
+    b, w, Sigma = (np.array(each) for each in options[:3])
     for o in np.flatnonzero(kept & np.any(belongs & good, axis=1)).tolist():
         rows = np.flatnonzero(good[o])
         before = _one(last, o) if last is not None and old[o] else None
         arrays = features[rows], parameters[rows], returns[rows], belongs[o, rows], everywhere
-        refined = refine_one(_one(options, o), before, *arrays)
-        for whole, part in zip(result, refined, strict=True):
-            whole[o] = part
-    return LinearGaussian(*(jnp.asarray(each) for each in result))
+        one = refine_one(_one(options, o), before, *arrays)
+        if options.low is not None and options.high is not None:
+            one = to_bounds(one, np.asarray(options.low)[o], np.asarray(options.high)[o], *arrays)
+        b[o], w[o], Sigma[o], *_ = one
+    return options._replace(b=jnp.asarray(b), w=jnp.asarray(w), Sigma=jnp.asarray(Sigma))
 
 
 def _one(options: LinearGaussian, o: int) -> LinearGaussian:
-    return LinearGaussian(*(np.asarray(part)[o] for part in options))
+    return LinearGaussian(*(np.asarray(part)[o] for part in options[:3]))
 
 
 def refine_one(
@@ -139,6 +141,41 @@ def refine_one(
     variance, turn = np.linalg.eigh(WIDTH**2 * found.K + found.W)
     Sigma = C @ (turn * np.minimum(variance, 1.0)) @ turn.T @ C.T + NARROWEST**2 * np.eye(len(C))
     return LinearGaussian(option.b + change, option.w + slopes, Sigma)
+
+
+def to_bounds(
+    option: LinearGaussian,
+    low: np.ndarray,
+    high: np.ndarray,
+    phi: np.ndarray,
+    parameters: np.ndarray,
+    returns: np.ndarray,
+    own: np.ndarray,
+    everywhere: np.ndarray,
+) -> LinearGaussian:
+    """The option on those of its bounds [D] that are near and towards which its own nearest rollouts grow better.
+
+    There the optimum is no place at which the slope vanishes. On the bound the option is narrower: that the slope is as
+    it was, its next rollouts must show.
+    """
+    features = discovery.fit_features(phi[own])
+    deviation = np.sqrt(np.diagonal(option.Sigma))
+    x = (parameters[own] - np.clip(option.b + phi[own] @ option.w, low, high)) / deviation
+    A = np.concatenate([features(phi[own]), x], axis=1)
+    count = int(2.0 * FEWEST * A.shape[1]) + 2
+    if len(A) < count:
+        return option
+    nearest = np.argsort(np.max(np.abs(x), axis=1), kind="stable")[:count]
+    fit = _regress(A[nearest], returns[own][nearest])
+    slope, error = (each[-len(low) :] for each in (fit.coefficients, np.sqrt(fit.variance * np.diagonal(fit.inverse))))
+    bound = np.where(slope > 0.0, high, low)
+    mean = np.clip(option.b + everywhere @ option.w, low, high)
+    near = np.all(np.abs(bound - mean) <= NEAR * deviation, axis=0)
+    there = near & (np.abs(slope) > SIGNIFICANT * error)
+    narrower = np.where(there, NARROWER, 1.0)
+    Sigma = option.Sigma * narrower[:, None] * narrower[None] + NARROWEST**2 * np.eye(len(low))
+    b, w = np.where(there, bound, option.b), np.where(there, 0.0, option.w)
+    return LinearGaussian(*(jnp.asarray(each) for each in (b, w, Sigma)))
 
 
 def unknown(count: int, size: int) -> Optimum:

@@ -23,6 +23,9 @@ class Units(NamedTuple):
     Parameters that are nearly combinations of one another are turned, too: `parameter_axes` [D, D] has the principal
     axes of the scaled parameters in its rows, each as long as their deviation along it, standard = scaled axes^-1.
     Where parameters are not so correlated, the axes are the identity.
+
+    `parameter_low`, `parameter_high` [D]: bounds in the user's units, infinite where there are none. Nothing that is
+    given back in the user's units leaves them.
     """
 
     context_centre: np.ndarray
@@ -31,6 +34,8 @@ class Units(NamedTuple):
     parameter_scale: np.ndarray
     parameter_axes: np.ndarray
     return_level: np.ndarray
+    parameter_low: np.ndarray
+    parameter_high: np.ndarray
 
     def level(self, contexts: np.ndarray) -> np.ndarray:
         """What the context alone adds to the return [N]."""
@@ -46,8 +51,9 @@ class Units(NamedTuple):
         return np.linalg.solve(self.parameter_axes.T, scaled.T).T if self.turned else scaled
 
     def raw_parameters(self, standard: np.ndarray) -> np.ndarray:
-        """Parameters in the user's units."""
-        return self.raw_differences(standard) + self.parameter_centre
+        """Parameters in the user's units, within the bounds."""
+        raw = self.raw_differences(standard) + self.parameter_centre
+        return np.clip(raw, self.parameter_low, self.parameter_high)
 
     def raw_differences(self, standard: np.ndarray) -> np.ndarray:
         """Differences of parameters in the user's units."""
@@ -57,6 +63,14 @@ class Units(NamedTuple):
     def turned(self) -> bool:
         """Whether the axes are others than the parameters' own."""
         return not np.array_equal(self.parameter_axes, np.eye(len(self.parameter_axes)))
+
+    @property
+    def limits(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """The bounds in standard units, where there are any and they lie along the axes."""
+        if self.turned or not np.any(np.isfinite([self.parameter_low, self.parameter_high])):
+            return None
+        low, high = self.parameters(np.stack([self.parameter_low, self.parameter_high]))
+        return low, high
 
     @property
     def spreads(self) -> np.ndarray:
@@ -69,7 +83,13 @@ class Units(NamedTuple):
         return float(np.sum(np.log(self.parameter_scale)) + np.linalg.slogdet(self.parameter_axes)[1])
 
 
-def fit_units(contexts: np.ndarray, parameters: np.ndarray, *, whitening: bool = False) -> Units:
+def fit_units(
+    contexts: np.ndarray,
+    parameters: np.ndarray,
+    *,
+    whitening: bool = False,
+    bounds: tuple[np.ndarray, np.ndarray] | None = None,
+) -> Units:
     """Mean and deviation of the given rollouts; a number that varies by rounding alone keeps its own unit.
 
     With `whitening`, parameters whose correlation matrix has a condition number beyond TURNED get units along its
@@ -83,7 +103,8 @@ def fit_units(contexts: np.ndarray, parameters: np.ndarray, *, whitening: bool =
 
     centre, scale = centre_and_scale(parameters)
     axes = principal_axes((parameters - centre) / scale) if whitening else np.eye(len(centre))
-    return Units(*centre_and_scale(contexts), centre, scale, axes, level.none(contexts.shape[1]))
+    low, high = bounds or (np.full(len(centre), -np.inf), np.full(len(centre), np.inf))
+    return Units(*centre_and_scale(contexts), centre, scale, axes, level.none(contexts.shape[1]), low, high)
 
 
 def principal_axes(scaled: np.ndarray) -> np.ndarray:
@@ -153,7 +174,8 @@ class Data(NamedTuple):
     log_behaviour: np.ndarray  # [N] log pi_old, up to a constant
     mask: np.ndarray  # [N]
     initial: np.ndarray  # [N] which of them are the initial policy's
-    bounds: tuple[np.ndarray, np.ndarray] | None = None  # [D] each, where the initial policy is uniform
+    limits: tuple[np.ndarray, np.ndarray] | None = None  # bounds [D] each, that options keep
+    range: tuple[np.ndarray, np.ndarray] | None = None  # [D] each, of the initial policy where it is uniform
     rollouts: int = 0  # how many there are, those that are not trusted included
     level: np.ndarray | float = 0.0  # [N] what the contexts alone add to the returns
 

@@ -33,6 +33,7 @@ CHOICE_GROWTH = 1.5  # of the number of rollouts before the kind of axes is chos
 STEADY = 0.25  # nats for each rollout left out, that own axes or few directions must gain over turned ones
 FIRST_TURNS = 3  # of the axes the first time; later fits go on from the last
 FIRST_LENGTHS = (0.3, 1.0, 3.0)  # to start from the first time, in spreads
+LONGEST_CONTEXT = 1.0  # deviations: length of a context along which odds are taken to change, at most
 SIGNAL, NOISE = 1.0, 0.3  # to start from
 TOLERANCE = 1e-5  # of the likelihood, that a step must gain: some thousandths of a nat
 DIRECTIONS = 5  # at most, where few are tried
@@ -138,7 +139,7 @@ def fit_scores(
         success = y > 0.5
         mean = gp_binary.base_rate(scores[rows]) if start.mean is None else start.mean
         if hyperparameters is None or start.mean is None or old:
-            hyperparameters = _likeliest_odds(seen[known], success[known], mean, start)
+            hyperparameters = _likeliest_odds(seen[known], success[known], mean, start, z.shape[1] - context_size)
         start = start._replace(mean=mean)
         process = gp_binary.condition_binary(hyperparameters, seen, success, known, mean)
     else:
@@ -221,15 +222,21 @@ def explains(found: Surface) -> bool:
     return bool(value - nothing > MORE + numbers) and predicts
 
 
-def _likeliest_odds(z: np.ndarray, success: np.ndarray, mean: float, start: Start) -> gp.Hyperparameters:
-    """Hyper-parameters for success or failure, from the last ones; at first from two starts."""
+def _likeliest_odds(z: np.ndarray, success: np.ndarray, mean: float, start: Start, size: int) -> gp.Hyperparameters:
+    """Hyper-parameters for success or failure, from the last ones; at first from two starts. z has `size` parameters.
+
+    Successes may be few. Where they lie on two lines and one is level, the likeliest kernel does not see the context:
+    the successes on the other line tell nothing of one another. So on own axes no context is as good as constant.
+    """
+    longest = np.full(z.shape[1], gp_binary.LONGEST)
+    if start.axes is None:
+        longest[size:] = LONGEST_CONTEXT
     if start.mean is not None and start.hyperparameters is not None:
-        return gp_binary.fit_binary(z, success, mean, [start.hyperparameters])
+        return gp_binary.fit_binary(z, success, mean, [start.hyperparameters], longest)
     deviation = np.log(np.maximum(z.std(axis=0), 1e-12))
     starts = [deviation + np.log(length) for length in FIRST_LENGTHS[:2]]
-    return gp_binary.fit_binary(
-        z, success, mean, [gp.Hyperparameters(jnp.asarray(each), jnp.zeros(()), jnp.zeros(())) for each in starts]
-    )
+    lengths = [gp.Hyperparameters(jnp.asarray(each), jnp.zeros(()), jnp.zeros(())) for each in starts]
+    return gp_binary.fit_binary(z, success, mean, lengths, longest)
 
 
 def is_needed(settings: Settings) -> bool:

@@ -259,7 +259,7 @@ class HiREPS(Learner):
         # Until a policy has been asked there is nothing to go on from: the start is made anew from all rollouts.
         old = self._policy if np.any(self.rollouts.behaviour[usable] > 0) else None
         if old is None:
-            units = fit_units(contexts, parameters)
+            units = fit_units(contexts, parameters, bounds=self.bounds)
             features = make_features(self.settings.features, contexts, self.settings.feature_count)
         else:
             units, features = old.units, old.features
@@ -276,7 +276,7 @@ class HiREPS(Learner):
         state, step = update(state, data, self.settings)
         self.info = replace(self.info, ess=step.ess, temperature=step.temperature, options_kept=step.options_kept)
         return HierarchicalPolicy(
-            standard_options=state.options,
+            standard_options=gaussian.cut(state.options, units.limits),
             kept=state.kept,
             gate=state.gate,
             features=features,

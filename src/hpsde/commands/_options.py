@@ -32,6 +32,8 @@ class LearnerOptions:
     """Rollouts between two learning steps; by default 50, but from a fortieth to a twentieth of all."""
     max_options: Count = None
     """The most options (solutions) to look for."""
+    bounds: Annotated[str | None, tyro.conf.arg(metavar="BOUNDS", help_behavior_hint="(default: the initial)")] = None
+    """Bounds that parameters never leave: "[0, 90]", "[[0, -1], [90, 1]]", or none."""
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE...", help_behavior_hint="")] = ()
     """Other settings of the learner; `hpsde settings` lists them."""
 
@@ -43,7 +45,8 @@ class LearnerOptions:
                 raise InputError(f"--{name.replace('_', '-')} must be at least 1, not {value}")
         if self.seed < 0:
             raise InputError(f"--seed must be 0 or more, not {self.seed}")
-        given = {} if self.max_options is None else {"max_options": self.max_options}
+        named = {"max_options": self.max_options, "bounds": self.bounds}
+        given = {name: value for name, value in named.items() if value is not None}
         names = ("method", "seed", "rollouts", "initial_rollouts", "batch")
         return dict(map(parse_setting, self.set)) | given | {name: getattr(self, name) for name in names}
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from hpsde._checks import check_count
 from hpsde.ask_tell import Learner
+from hpsde.bounds import bounds_text
 from hpsde.distributions import as_distribution
 from hpsde.errors import FileFormatError, InputError
 from hpsde.learning import batch_size, budget
@@ -41,6 +42,7 @@ def make_config(
     first, total = budget(extras, initial_rollouts, rollouts)
     given = task_settings(method, extras, getattr(task, "name", name))
     if problem is not None:
+        given |= {} if problem.bounds is None else {"bounds": problem.bounds}
         given |= problem.settings | ({} if problem.max_options is None else {"max_options": problem.max_options})
     config = RunConfig(
         run=uuid.uuid4().hex,
@@ -118,7 +120,9 @@ def stored_problem(config: RunConfig) -> Problem | None:
 
 
 def storable_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings, if a file can hold them."""
+    """The settings, if a file can hold them; bounds are written as words."""
+    if "bounds" in settings:
+        settings = settings | {"bounds": bounds_text(settings["bounds"])}
     for name, value in settings.items():
         if callable(value):
             raise InputError(f"{name}: a run that is stored needs settings by name; got a function")

@@ -13,6 +13,7 @@ import numpy as np
 from hpsde._checks import check_count
 from hpsde._doubt_entries import doubt_entries
 from hpsde.ask_tell import Learner, made_by
+from hpsde.bounds import FROM_INITIAL
 from hpsde.errors import InputError, StorageError
 from hpsde.methods import DEFAULT_METHOD
 from hpsde.policy import HierarchicalPolicy
@@ -66,6 +67,7 @@ class Run(Ledger):
         initial: Any = None,
         context_size: int | None = None,
         batched: bool | None = None,
+        bounds: Any = FROM_INITIAL,
         method: str = DEFAULT_METHOD,
         seed: int = 0,
         rollouts: int | None = None,
@@ -81,8 +83,8 @@ class Run(Ledger):
         what: a task by name, "module:function", a TOML file, a `Problem` or a task; None where rollouts are asked
             for and told by hand. With None or a function go `initial` and, where there are contexts, `contexts` (their
             distribution) or `context_size`.
-        method, seed, rollouts, initial_rollouts, settings: as for `hpsde.learn`. batch: how many rollouts are told
-            before `ask` learns from them. chunk: how many are evaluated in one call of the task.
+        bounds, method, seed, rollouts, initial_rollouts, settings: as for `hpsde.learn`. batch: how many rollouts are
+            told before `ask` learns from them. chunk: how many are evaluated in one call of the task.
         """
         folder = Path(folder)
         words = {"contexts": contexts, "initial": initial, "context_size": context_size, "batched": batched}
@@ -97,7 +99,7 @@ class Run(Ledger):
             batch=batch,
             chunk=chunk,
             measure=measure,
-            settings=settings,
+            settings=settings if isinstance(bounds, str) and bounds == FROM_INITIAL else {"bounds": bounds} | settings,
         )
         prepare_folder(folder, overwrite)
         try:

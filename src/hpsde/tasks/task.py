@@ -75,7 +75,7 @@ class TaskExtras:
         evaluate(contexts, parameters, seeds=[N] int64), one seed for each rollout, and what a rollout returns
         depends on its context, parameters and seed alone, so that it is the same wherever it runs. Called
         without seeds, the rollouts have the seeds 0, 1, ... N - 1.
-    parameter_bounds: (low [D], high [D]) in which solutions are looked for; `evaluate` does not enforce them.
+    parameter_bounds: (low [D], high [D]) that parameters never leave while learning; `evaluate` does not enforce them.
     solutions: the solutions the task is known to have.
     """
 
