@@ -10,6 +10,7 @@ from scipy import integrate, stats
 import hpsde
 from hpsde import CREPS, HPSDE, HiREPS, InputError, Uniform, gaussian, load_policy
 from hpsde.bounds import Within, bounds_text, make_bounds, read_bounds
+from hpsde.cli import main
 from hpsde.gaussian import LinearGaussian, cut
 from hpsde.initial import FromDistribution, make_initial
 from hpsde.runs.run import Run
@@ -213,6 +214,17 @@ def test_a_file_keeps_them(tmp_path):
         (policy.option_means(), again.option_means()),
     ):
         assert_array_equal(one, other)
+
+
+def test_the_command_and_a_file_take_them(tmp_path, capsys):
+    assert main(["create", str(tmp_path / "run"), "--initial", "uniform(0, 90)", "--bounds", "[5, 80]"]) == 0
+    (tmp_path / "robot.toml").write_text('initial = "uniform(0, 90)"\nbounds = "none"\n')
+    assert main(["create", str(tmp_path / "other"), "--problem", str(tmp_path / "robot.toml")]) == 0
+    for name, wanted in (("run", [[5.0], [80.0]]), ("other", None)):
+        with Run.open(tmp_path / name) as run:
+            assert_array_equal(run.learner().bounds, wanted)
+    assert main(["create", str(tmp_path / "bad"), "--initial", "uniform(0, 90)", "--bounds", "5"]) == 2
+    assert '"[low, high]"' in capsys.readouterr().err
 
 
 def test_a_run_keeps_them(tmp_path):

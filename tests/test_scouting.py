@@ -331,6 +331,16 @@ def test_in_all_there_are_no_more_than_fifty():
     assert 32 <= sent <= 50
 
 
+def test_once_all_options_are_narrow_nothing_limits_them(holed, monkeypatch):
+    """Neither their number nor how little is unknown between the first rollouts."""
+    assert holed.policy is not None
+    monkeypatch.setattr(scouting, "UNSEEN", 2.0)
+    monkeypatch.setattr(scouting, "MOST", 0)
+    for narrow, wanted in ((0.9, False), (1.1, True)):
+        monkeypatch.setattr(scouting, "NARROW", narrow * holed.info.width)
+        assert (len(sent_by(holed, times=3)) > 0) == wanted
+
+
 def test_scouts_that_have_gone_are_counted(monkeypatch):
     learner = make(scouts=0.5)
     monkeypatch.setattr(scouting, "MOST", 10)

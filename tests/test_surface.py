@@ -435,6 +435,32 @@ def success_of(parameters):
     return np.where(parameters[:, 0] > 0.3, 1.0, 0.0)
 
 
+def test_success_on_a_level_line_does_not_hide_that_on_a_slanted_one():
+    """The likeliest kernel hardly sees the context: a success on the slanted line is alone, and the way to the next is
+    not much higher than what lies between the lines.
+    """
+    rng = np.random.default_rng(0)
+    context, parameter = rng.uniform(-1.7, 1.7, (2, 600))
+    lines = np.stack([np.full(600, -1.0), 1.0 - 0.3 * context])
+    returns = np.any(np.abs(parameter - lines) < 0.035, axis=0).astype(float)
+    joint, mask = np.stack([context, parameter], axis=1), np.ones(600, dtype=bool)
+
+    def odds(longest):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(surface, "LONGEST_CONTEXT", longest)
+            found = surface.fit(KEY, joint, 1, returns, returns, mask, np.ones(2), Start(), Settings())
+        at = np.linspace(-1.5, 1.5, 9)
+        on, between = (jnp.asarray(np.stack([xi, at], axis=1)) for xi in (1.0 - 0.3 * at, 0.0 * at))
+        gap = gp.predict_mean(found.process, on).min() - gp.predict_mean(found.process, between).max()
+        return lengths_of(found)[1], float(gap)
+
+    length, gap = odds(surface.LONGEST_CONTEXT)
+    assert_allclose(length, context.std(), rtol=0.02)
+    likeliest, less = odds(100.0)
+    assert likeliest > 3.0
+    assert gap > less + 1.0
+
+
 def test_the_kernel_of_success_lasts_until_the_rollouts_have_grown():
     """In between, the process has the last kernel and all rollouts."""
     returns = success_of(make_rollouts(1, 60)[1])
