@@ -31,7 +31,8 @@ LEVERAGE = 0.01  # share of a rollout's return that the others explain, at least
 WIDTH = 2.0  # of the exploration, in deviations of the optimum
 NOISE_SHARE = 0.3  # of the noise, that the return changes by over the exploration at least
 NEAREST = 1e-3  # of the last width, that a look may leave
-NEAR, NARROWER = 4.0, 0.3  # deviations to a bound, and how much narrower an option is on it
+SMALL = 0.3  # deviations of the first rollouts: a wider option is not put on a bound
+NEAR, NARROWER = 2.0, 0.3  # deviations to a bound, and how much narrower an option is on it
 NARROWEST = 1e-7  # exploration, in deviations of the first rollouts
 ROUNDING, RESOLUTION = 1e-14, 1e-12  # of the returns, and of matrices
 
@@ -153,7 +154,8 @@ def to_bounds(
     own: np.ndarray,
     everywhere: np.ndarray,
 ) -> LinearGaussian:
-    """The option on those of its bounds [D] that are near and towards which its own nearest rollouts grow better.
+    """The option on those of its bounds [D] that are near and towards which its own nearest rollouts grow better, where
+    it is small enough for a slope to tell.
 
     There the optimum is no place at which the slope vanishes. On the bound the option is narrower: that the slope is as
     it was, its next rollouts must show.
@@ -170,7 +172,7 @@ def to_bounds(
     slope, error = (each[-len(low) :] for each in (fit.coefficients, np.sqrt(fit.variance * np.diagonal(fit.inverse))))
     bound = np.where(slope > 0.0, high, low)
     mean = np.clip(option.b + everywhere @ option.w, low, high)
-    near = np.all(np.abs(bound - mean) <= NEAR * deviation, axis=0)
+    near = (deviation <= SMALL) & np.all(np.abs(bound - mean) <= NEAR * deviation, axis=0)
     there = near & (np.abs(slope) > SIGNIFICANT * error)
     narrower = np.where(there, NARROWER, 1.0)
     Sigma = option.Sigma * narrower[:, None] * narrower[None] + NARROWEST**2 * np.eye(len(low))
