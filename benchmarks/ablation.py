@@ -66,6 +66,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "no baseline over the context": {"f": "exp"},
     "options start from all assigned samples alike": {"base": "assigned"},
     "no least support of an option": {"support": 0.0},
+    "REPS keeps the mean context alone": {"match_squares": False},
     "no step on the modelled return": {"model_step": False},
     "no refinement by local models": {"refine": False},
     "learning gate takes the best (UCB argmax)": {"exploration_temperature": 0.0},

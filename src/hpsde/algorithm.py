@@ -298,10 +298,13 @@ def train_options(
     nothing is known, the one option is as wide as the initial policy.
     """
     base = weighted if settings.base == "weighted" else found.responsibilities
+    # Options are worse at the edge of the contexts: that REPS keeps the mean alone would draw them to the middle.
+    squares = data.contexts**2 if settings.match_squares else data.contexts[:, :0]
     total = weighted.sum(axis=1)
     policies = _fit_options(
         jnp.asarray(np.where(data.mask, data.advantages, 0.0)),
         jnp.asarray(data.features),
+        jnp.asarray(np.hstack([data.features, squares])),
         jnp.asarray(data.parameters),
         jnp.asarray(base),
         jnp.asarray(weighted),

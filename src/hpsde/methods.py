@@ -42,6 +42,7 @@ PAPER = {
     "base": "assigned",
     "epsilon": 0.3,
     "support": 0.0,
+    "match_squares": False,
     "model_step": False,
     "refine": False,
     "ridge": 1e-3,

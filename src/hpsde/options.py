@@ -22,6 +22,7 @@ UPDATES: dict[str, Callable[..., Array]] = {"reps": reps.sample_weights, "rwr": 
 def fit_options(
     returns: Float[Array, " N"],
     features: Float[Array, "N F"],
+    matched: Float[Array, "N M"],
     parameters: Float[Array, "N D"],
     base: Float[Array, "O N"],
     target: Float[Array, "O N"],
@@ -35,13 +36,13 @@ def fit_options(
 ) -> LinearGaussian:
     """The policy of every kept option; the others are standard Gaussians that nobody asks for.
 
-    REPS keeps the mean of the features. An option's mean has F + 1 numbers for every parameter: its search leaves
-    `support` effective samples for each.
+    REPS keeps the mean of `matched`: the features, and what else of the contexts must not change. An option's mean has
+    F + 1 numbers for every parameter: its search leaves `support` effective samples for each.
     """
     size, count = parameters.shape[1], features.shape[1]
 
     def train(q: Array, t: Array) -> LinearGaussian:
-        d = UPDATES[update](returns, features, q, t, epsilon=epsilon, least=support * (count + 1))
+        d = UPDATES[update](returns, matched, q, t, epsilon=epsilon, least=support * (count + 1))
         return gaussian.fit(features, parameters, d, ridge=ridge, variance_floor=variance_floor)
 
     def skip(q: Array, t: Array) -> LinearGaussian:

@@ -94,6 +94,8 @@ class Settings:
     support: float = 4.0
     """Effective samples that the options' policy search must leave to an option, for each feature and one more; 0 is
     the paper's."""
+    match_squares: bool = True
+    """REPS keeps the mean of the contexts' squares beside that of the features; False is the paper's."""
     model_step: bool = True
     """After its policy search an option's mean moves uphill on the modelled return; False is the paper's."""
     refine: bool = True
