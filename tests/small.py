@@ -16,8 +16,8 @@ def two_ridges(contexts, parameters):
 
 
 def make(context_size=1, parameter_size=1, **changes):
-    """A learner for parameters in [-1, 1]."""
-    given = {"initial": hpsde.Uniform(-np.ones(parameter_size), 1.0), **SIZES, **changes}
+    """A learner for parameters that start in [-1, 1]; tests/test_bounds.py has those that never leave it."""
+    given = {"initial": hpsde.Uniform(-np.ones(parameter_size), 1.0), "bounds": None, **SIZES, **changes}
     return hpsde.HPSDE(context_size, parameter_size, **given)
 
 

@@ -40,7 +40,7 @@ def smoothed_share(contexts, chosen, at, bandwidth):
 
 def direct_density(options, share, context, parameter):
     """sum_o rho(o | s) N(xi | b_o + w_o s, Sigma_o) for one number of each."""
-    b, w, Sigma = (np.asarray(part).reshape(SLOTS) for part in options)
+    b, w, Sigma = (np.asarray(part).reshape(SLOTS) for part in options[:3])
     return float(share @ scipy.stats.norm(b + w * context, np.sqrt(Sigma)).pdf(parameter))
 
 
@@ -213,7 +213,7 @@ def test_the_density_of_combinations_is_the_mixture_of_the_projected_options():
     table = np.empty((3, 30))
     table[0] = log_initial
     for row, (options, contexts, chosen) in enumerate(made, start=1):
-        b, w, Sigma = map(np.asarray, options)
+        b, w, Sigma = map(np.asarray, options[:3])
         for i in range(30):
             share = smoothed_share(contexts, chosen, s[i], 20.0 ** (-1.0 / 5.0))
             at = [((b[o] + s[i] @ w[o]) @ P, P.T @ Sigma[o] @ P) for o in range(SLOTS)]

@@ -229,7 +229,7 @@ def test_responsibilities_are_those_of_the_old_policy():
     rows = data.mask
     phi, xi = data.features[rows], data.parameters[rows]
     gate = log_softmax(np.asarray(state.gate.theta)[:3] @ np.concatenate([phi, np.ones((100, 1))], axis=1).T, axis=0)
-    b, w, Sigma = (np.asarray(part) for part in state.options)
+    b, w, Sigma = (np.asarray(part) for part in state.options[:3])
     densities = [
         [multivariate_normal(b[o] + phi[i] @ w[o], Sigma[o]).logpdf(xi[i]) for i in range(100)] for o in range(3)
     ]

@@ -78,7 +78,7 @@ def test_an_option_at_the_optimum_stays(bowl):
 def test_covariances_and_options_not_kept_are_left_to_the_bit(bowl):
     before, after = make_options(), improve(bowl)
     assert_array_equal(after.Sigma, before.Sigma)
-    for part, wanted in zip(after, before, strict=True):
+    for part, wanted in zip(after[:3], before[:3], strict=True):
         assert_array_equal(part[~KEPT], wanted[~KEPT])
     assert np.all(np.any(after.b != before.b, axis=1) == KEPT)
 
@@ -160,7 +160,7 @@ def test_the_margin_is_in_the_models_axes():
     results = [
         improve(gp.posterior(hyperparameters, z @ axes.T, returns, every), axes=axes) for axes in (np.eye(D + S), turn)
     ]
-    for one, other in zip(*results, strict=True):
+    for one, other in zip(*(each[:3] for each in results), strict=True):
         assert_allclose(one, other, atol=1e-3)
 
 
@@ -169,8 +169,8 @@ def test_the_margin_is_in_the_models_axes():
 
 def test_the_order_of_the_options_does_not_matter(bowl):
     order, plain = np.array([3, 0, 2, 1]), improve(bowl)
-    permuted = LinearGaussian(*(part[order] for part in make_options()))
-    for part, wanted in zip(improve(bowl, permuted, KEPT[order]), plain, strict=True):
+    permuted = LinearGaussian(*(part[order] for part in make_options()[:3]))
+    for part, wanted in zip(improve(bowl, permuted, KEPT[order])[:3], plain[:3], strict=True):
         assert_allclose(part, wanted[order], rtol=1e-6, atol=1e-6)
 
 
@@ -178,7 +178,7 @@ def test_contexts_of_other_options_and_padding_do_not_matter(bowl):
     """Rows of weight 0 hold contexts where the model knows nothing."""
     contexts = np.insert(CONTEXTS, [0, 7, 7, 30, 48], 1e3, axis=0)
     weights = np.tile(contexts[:, 0] < 1e3, (4, 1)).astype(float)
-    for part, wanted in zip(improve(bowl, contexts=contexts, weights=weights), improve(bowl), strict=True):
+    for part, wanted in zip(improve(bowl, contexts=contexts, weights=weights)[:3], improve(bowl)[:3], strict=True):
         assert_allclose(part, wanted, rtol=1e-6, atol=1e-6)
 
 

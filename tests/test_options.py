@@ -88,7 +88,7 @@ def test_the_ridge_is_that_which_predicts_samples_left_out_best(scale, chosen):
     best = gaussian.RIDGES[np.argmin((errors / errors[0]).sum(axis=1))]
     assert chosen in (None, best)
     found, wanted = (fit(features, parameters, d, ridge=ridge, variance_floor=TINY) for ridge in (None, best))
-    for one, other in zip(found, wanted, strict=True):
+    for one, other in zip(found[:3], wanted[:3], strict=True):
         assert_allclose(one, other, rtol=1e-7, atol=1e-9)
 
 
@@ -129,12 +129,12 @@ def test_the_scale_of_the_weights_their_order_and_zeros_do_not_matter():
     plain = fit(features, parameters, d, ridge=1e-3, variance_floor=TINY)
     order = np.random.default_rng(2).permutation(N)
     changed = fit(features[order], parameters[order], 1e-8 * d[order], ridge=1e-3, variance_floor=TINY)
-    for one, other in zip(plain, changed, strict=True):
+    for one, other in zip(plain[:3], changed[:3], strict=True):
         assert_allclose(other, one, rtol=1e-9)
     d[::2] = 0.0
     absent = fit(features, parameters, d, ridge=1e-3, variance_floor=TINY)
     features[::2], parameters[::2] = 99.0, -99.0
-    for one, other in zip(absent, fit(features, parameters, d, ridge=1e-3, variance_floor=TINY), strict=True):
+    for one, other in zip(absent[:3], fit(features, parameters, d, ridge=1e-3, variance_floor=TINY)[:3], strict=True):
         assert_allclose(other, one, rtol=1e-9)
     left = slice(1, None, 2)
     truth = LinearRegression().fit(features[left], parameters[left], sample_weight=d[left])
@@ -182,7 +182,7 @@ def test_fewer_samples_than_dimensions_give_a_proper_policy(used):
     features, parameters, d = make_data()
     d[used:] = 0.0
     policy = fit(features, parameters, d, ridge=1e-3, variance_floor=1e-6)
-    assert all(np.isfinite(part).all() for part in policy)
+    assert all(np.isfinite(part).all() for part in policy[:3])
     assert np.linalg.eigvalsh(policy.Sigma).min() >= 0.99e-6
     if used:
         mean = policy.b + d @ features / d.sum() @ np.asarray(policy.w)
@@ -296,7 +296,7 @@ def test_every_kept_option_is_trained_on_its_own_samples(update):
     for o, slope in enumerate((1.0, -1.0)):
         d = weigh(returns, contexts, base[o], base[o], epsilon=1.0)
         alone = fit(contexts, parameters, d, ridge=1e-3, variance_floor=1e-6)
-        for part, truth in zip(policies, alone, strict=True):
+        for part, truth in zip(policies[:3], alone[:3], strict=True):
             assert_allclose(part[o], truth, rtol=1e-6)
         assert_allclose(policies.w[o], slope, atol=0.25)
         assert_allclose(policies.b[o], slope, atol=0.1)

@@ -78,8 +78,8 @@ class _Asked(NamedTuple):
 class Learner(ABC):
     """What all learners do alike. One of its own has SETTINGS, `_draw` and `_estimate`.
 
-    Parameters never leave the `bounds` (low, high): those of a uniform `initial` or of a task (`parameter_bounds`)
-    where nothing else is said, none at all with None. `tell` takes what was really done, also beyond them.
+    Parameters never leave the `bounds` (low, high): those of a uniform `initial` or of a task that is `bounded` where
+    nothing else is said, none at all with None. `tell` takes what was really done, also beyond them.
 
     `ask` and `tell` are for people: strictly in turn, all rollouts of an ask told at once. Beneath them are
     `propose`, `observe` and `update`, for a caller that keeps account of its rollouts itself.

@@ -26,13 +26,16 @@ Limits = tuple[np.ndarray, np.ndarray]
 
 
 def make_bounds(bounds: Any, initial: Any, size: int) -> Limits | None:
-    """Lowest and highest parameters [D], those given as (low, high), or "initial": those of the initial policy.
+    """Lowest and highest parameters [D], those given as (low, high), or "initial": those of the initial distribution or
+    of a task that is `bounded`.
 
     None where there are none. Infinity is a side without a bound. In words: "[low, high]" and "none".
     """
     bounds = read_bounds(bounds) if isinstance(bounds, str) else bounds
     if isinstance(bounds, str):
-        bounds = getattr(initial, "parameter_bounds" if hasattr(initial, "sample_initial") else "bounds", None)
+        is_task = hasattr(initial, "sample_initial")
+        hard = not is_task or getattr(initial, "bounded", False)
+        bounds = getattr(initial, "parameter_bounds" if is_task else "bounds", None) if hard else None
     if bounds is None:
         return None
     try:

@@ -127,8 +127,8 @@ def learn(
     A return function takes one rollout, f(context, parameters) -> return, or f(parameters) without contexts;
     with `batched=True` it takes arrays [N, S], [N, D] -> [N]. With it come `initial`, where to look for
     parameters, and `contexts`: each a distribution (`hpsde.Uniform`, `hpsde.Gaussian`) or an array of samples.
-    `bounds` (low, high) of the parameters are never left; by default those of a uniform `initial`, or a task's
-    `parameter_bounds`; None: there are none.
+    `bounds` (low, high) of the parameters are never left; by default those of a uniform `initial`, or of a task that is
+    `bounded`; None: there are none.
     A return that is not finite counts as a failed rollout; what the function raises passes through.
 
     `rollouts` is how many there are in all, 1050 unless the task says otherwise, and `initial_rollouts` how
@@ -143,7 +143,9 @@ def learn(
             "and `batched` go with a plain function only"
         )
     first, total = budget(task_extras(check_task(task)), initial_rollouts, rollouts)
-    settings = {"initial_rollouts": first, "expected_rollouts": total, "bounds": bounds} | settings
+    if not (isinstance(bounds, str) and bounds == FROM_INITIAL):
+        settings["bounds"] = bounds
+    settings = {"initial_rollouts": first, "expected_rollouts": total} | settings
     learner = make_learner(method, task, seed=seed, **settings)
     with progress_bar(total, enabled=progress) as bar:
         for each in iterate(task, learner, rollouts=total, batch=batch):

@@ -53,6 +53,7 @@ PAPER = {
     "trend": False,
     "whitening": False,
     "warp": "none",
+    "bounds": None,
 }
 """Every choice as the paper states it; the numbers it leaves open are those of the authors' code."""
 

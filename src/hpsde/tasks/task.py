@@ -12,7 +12,7 @@ import numpy as np
 
 from hpsde._checks import check_rows
 from hpsde._shapes import Array, Float
-from hpsde.distributions import Distribution, Samples, as_distribution
+from hpsde.distributions import Distribution, Samples, Uniform, as_distribution
 from hpsde.errors import InputError
 from hpsde.tasks.solutions import Solution
 
@@ -75,7 +75,8 @@ class TaskExtras:
         evaluate(contexts, parameters, seeds=[N] int64), one seed for each rollout, and what a rollout returns
         depends on its context, parameters and seed alone, so that it is the same wherever it runs. Called
         without seeds, the rollouts have the seeds 0, 1, ... N - 1.
-    parameter_bounds: (low [D], high [D]) that parameters never leave while learning; `evaluate` does not enforce them.
+    parameter_bounds: (low [D], high [D]) in which solutions are looked for; `evaluate` does not enforce them.
+    bounded: True when parameters never leave them while learning.
     solutions: the solutions the task is known to have.
     """
 
@@ -87,6 +88,7 @@ class TaskExtras:
     has_initial_density: bool = True
     takes_seeds: bool = False
     parameter_bounds: tuple[np.ndarray, np.ndarray] | None = None
+    bounded: bool = False
     solutions: tuple[Solution, ...] = ()
 
 
@@ -142,6 +144,10 @@ class FunctionTask:
     @property
     def parameter_bounds(self) -> tuple[np.ndarray, np.ndarray] | None:
         return self.initial.bounds
+
+    @property
+    def bounded(self) -> bool:
+        return isinstance(self.initial, Uniform)
 
     @property
     def has_initial_density(self) -> bool:
