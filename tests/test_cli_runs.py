@@ -114,7 +114,6 @@ def test_ask_without_contexts(tmp_path, capsys):
         (["tell", "RUN", "9" * 30, "--return", "1"], 2, "below 2^63"),
         (["tell", "RUN", "1", "--return", "1", "--parameters", "0", "0"], 2, "shape [1, 1]"),
         (["tell", "RUN", "1", "--return", "1", "--parameters", "nan"], 2, "finite"),
-        (["tell", "RUN", "1", "--return", "1", "--parameters", "5"], 2, "possible under the initial policy"),
         (["tell", "RUN", "7", "--return", "1"], 1, "there is no rollout 7 in this run; rollouts 1 to 2"),
         (["tell", "RUN", "2", "--return", "1"], 1, "rollout 2 was told already, with the return 0.5"),
         (["status", "RUN/nothing"], 2, "is not the folder of a run"),

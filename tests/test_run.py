@@ -43,7 +43,7 @@ def test_asked_rollouts_are_on_disk_before_ask_returns(run):
 
 def test_a_run_learns_what_a_learner_in_memory_learns(tmp_path):
     """Told all at once and in order, a run and `hpsde.HPSDE` are the same to the bit."""
-    learner = small.make(seed=7)
+    learner = small.make(seed=7, bounds="initial")
     with stored.create(tmp_path / "run") as run:
         for number, count in enumerate(small.ROUNDS):
             contexts = small.draw_contexts(number, count, 1)
@@ -154,7 +154,6 @@ def test_tells_come_in_any_order_and_from_others(run):
         (([1, 2], [1.0]), {}, hpsde.InputError, "expected 2 numbers, one for each id"),
         ((1, 1.0), {"parameters": [0.1, 0.2]}, hpsde.InputError, r"parameters must have shape \[1, 1\]; got \[1, 2\]"),
         ((1, 1.0), {"parameters": [np.nan]}, hpsde.InputError, "parameters must be finite"),
-        ((1, 1.0), {"parameters": [7.0]}, hpsde.InputError, "possible under the initial policy"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_told_says_why_and_changes_nothing(arguments, options, error, message, run):
@@ -164,6 +163,18 @@ def test_what_cannot_be_told_says_why_and_changes_nothing(arguments, options, er
     with pytest.raises(error, match=message):
         run.tell(*arguments, **options)
     assert run.store.table() == before
+
+
+def test_what_was_done_beyond_bounds_is_taken_and_where_there_are_none_it_must_be_possible(tmp_path):
+    for bounds, possible in (("initial", True), (None, False)):
+        with stored.create(tmp_path / str(bounds), bounds=bounds) as run:
+            run.ask(CONTEXTS)
+            if possible:
+                run.tell(1, 1.0, parameters=[7.0])
+            else:
+                with pytest.raises(hpsde.InputError, match="possible under the initial policy"):
+                    run.tell(1, 1.0, parameters=[7.0])
+            assert run.status().done == int(possible)
 
 
 @pytest.mark.parametrize(
