@@ -86,7 +86,7 @@ NEW_IN_VERSION = {
     4: ("option_tried",),
     5: ("gate_matern",),
     6: ("units_return_level",),
-    7: ("units_parameter_low", "units_parameter_high"),
+    7: BOUNDS,
 }
 VERSION = max(NEW_IN_VERSION)
 

@@ -13,7 +13,7 @@ from hpsde._checks import check_count, check_returns, check_rows
 from hpsde._precision import double_precision
 from hpsde._room import make_room
 from hpsde._shapes import Array
-from hpsde.bounds import FROM_INITIAL, Within, make_bounds
+from hpsde.bounds import FROM_INITIAL, Within, are_initial, make_bounds
 from hpsde.errors import AskTellError, InputError
 from hpsde.initial import make_initial
 from hpsde.policy import HierarchicalPolicy
@@ -114,7 +114,7 @@ class Learner(ABC):
         self.proposals = 0  # how often parameters were proposed: every time has its own random numbers
         self._initial = make_initial(initial, self.parameter_size)
         self.bounds = make_bounds(bounds, initial, self.parameter_size)
-        self.bounds_are_given = self.bounds is not None and not (isinstance(bounds, str) and bounds == FROM_INITIAL)
+        self.bounds_are_given = self.bounds is not None and not are_initial(bounds)
         if self.bounds is not None:
             self._initial = Within(self._initial, self.bounds)
         self._asked: _Asked | None = None

@@ -51,6 +51,11 @@ def make_bounds(bounds: Any, initial: Any, size: int) -> Limits | None:
     return None if np.all(np.isinf(low) & np.isinf(high)) else (low, high)
 
 
+def are_initial(bounds: Any) -> bool:
+    """Whether nothing else is said than that they are those of the initial policy."""
+    return isinstance(bounds, str) and bounds == FROM_INITIAL
+
+
 def read_bounds(text: str) -> Any:
     """What words say: "initial", None for "none", or the pair in "[low, high]"."""
     if text == FROM_INITIAL:

@@ -14,7 +14,7 @@ from hpsde._checks import check_count
 from hpsde._precision import double_precision
 from hpsde._progress import doubts_marker, progress_bar
 from hpsde.ask_tell import Info, Learner
-from hpsde.bounds import FROM_INITIAL
+from hpsde.bounds import FROM_INITIAL, are_initial
 from hpsde.errors import InputError
 from hpsde.methods import DEFAULT_METHOD, make_learner
 from hpsde.policy import HierarchicalPolicy
@@ -143,7 +143,7 @@ def learn(
             "and `batched` go with a plain function only"
         )
     first, total = budget(task_extras(check_task(task)), initial_rollouts, rollouts)
-    if not (isinstance(bounds, str) and bounds == FROM_INITIAL):
+    if not are_initial(bounds):
         settings["bounds"] = bounds
     settings = {"initial_rollouts": first, "expected_rollouts": total} | settings
     learner = make_learner(method, task, seed=seed, **settings)

@@ -13,7 +13,7 @@ import numpy as np
 from hpsde._checks import check_count
 from hpsde._doubt_entries import doubt_entries
 from hpsde.ask_tell import Learner, made_by
-from hpsde.bounds import FROM_INITIAL
+from hpsde.bounds import FROM_INITIAL, are_initial
 from hpsde.errors import InputError, StorageError
 from hpsde.methods import DEFAULT_METHOD
 from hpsde.policy import HierarchicalPolicy
@@ -99,7 +99,7 @@ class Run(Ledger):
             batch=batch,
             chunk=chunk,
             measure=measure,
-            settings=settings if isinstance(bounds, str) and bounds == FROM_INITIAL else {"bounds": bounds} | settings,
+            settings=settings if are_initial(bounds) else {"bounds": bounds} | settings,
         )
         prepare_folder(folder, overwrite)
         try:
