@@ -32,6 +32,7 @@ from hpsde.landscape import Landscape, View
 from hpsde.latent import Latent, Shown
 from hpsde.refinement import NOISE_SHARE
 from hpsde.rollouts import Data
+from hpsde.scouting import NARROW
 from hpsde.settings import Settings
 from hpsde.surface import Surface
 from hpsde.weighing import compute_weights, return_temperature
@@ -64,6 +65,7 @@ class Memory(NamedTuple):
     found: Found | None = None  # by the last search for solutions,
     searched: int = 0  # and how many rollouts there were
     settled: int = LONG  # learning steps since the number of options last changed
+    quiet: int = 0  # rollouts since all options are narrow and none was born or died
 
 
 class Estimate(NamedTuple):
@@ -81,7 +83,8 @@ class StepInfo(NamedTuple):
 
     explained: R^2 of the first rollouts, each predicted from all others. unexplored: share of the variance that is left
     between the first rollouts. maxima: solutions that the model shows. width: of the widest option, in kernel lengths.
-    best_first: see `best_of_first`. outliers: rollouts whose returns are not believed.
+    best_first: see `best_of_first`. outliers: rollouts whose returns are not believed. quiet: rollouts since all
+    options are narrow and none was born or died.
     """
 
     ess: float
@@ -98,6 +101,7 @@ class StepInfo(NamedTuple):
     unexplored: float = float("nan")
     best_first: float = float("nan")
     outliers: int = 0
+    quiet: int = 0
 
 
 def reestimate(
@@ -131,6 +135,9 @@ def reestimate(
     mean_returns = weighted @ np.where(data.mask, data.returns, 0.0) / np.maximum(weighted.sum(axis=1), 1e-300)
     numbers, born, died = number_options(found, memory)
     estimate = Estimate(policies, found.kept, gate, mean_returns, numbers)
+    width = widest(policies, found, surveyed)
+    still = width < NARROW and not born and not died
+    quiet = memory.quiet + data.rollouts - len(memory.distrusted) if still else 0
     info = StepInfo(
         ess=float(importance.ess),
         temperature=return_temperature(data, importance, settings),
@@ -142,10 +149,11 @@ def reestimate(
         died=died,
         explained=explained(approximated, found),
         maxima=0 if found.found is None else found.found.separate,
-        width=widest(policies, found, surveyed),
+        width=width,
         unexplored=float("nan") if found.found is None else found.found.unexplored,
         best_first=best_of_first(data, seen),
         outliers=data.rollouts - int(data.mask.sum()),
+        quiet=quiet,
     )
     after = Memory(
         surface=surface.Start() if approximated is None else approximated.start,
@@ -160,6 +168,7 @@ def reestimate(
         found=found.found,
         searched=int(data.mask.sum()) if found.new else memory.searched,
         settled=LONG if memory.numbers is None else (0 if born or died else memory.settled + 1),
+        quiet=quiet,
     )
     return estimate, after, info
 

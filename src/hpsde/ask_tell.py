@@ -60,6 +60,8 @@ class Info:
     unexplored: float = float("nan")
     best_first: float = float("nan")
     outliers: int = 0
+    quiet: int = 0
+    to_gain: float = float("nan")
 
     def as_dict(self) -> dict[str, Any]:
         """The same as a dictionary."""

@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from hpsde import discovery, gaussian, gp, latent, level, scouting
+from hpsde import discovery, gaussian, gp, latent, level, scouting, stopping
 from hpsde._padding import pad_rows, padded_size
 from hpsde._precision import double_precision
 from hpsde._shapes import Array
@@ -17,7 +18,7 @@ from hpsde.ask_tell import DENSITY, Info, Learner, Proposal
 from hpsde.behaviours import History
 from hpsde.doubts import Doubt, Signs, find_doubts
 from hpsde.features import FEATURE_NAMES, FeatureMap, make_features
-from hpsde.gating import GPGate, Optimism, draw_options
+from hpsde.gating import GPGate, Optimism, draw_options, returns_in_use
 from hpsde.initial import EstimatedDensity, kernel_log_density
 from hpsde.landscape import Landscape
 from hpsde.policy import HierarchicalPolicy
@@ -178,7 +179,22 @@ class HPSDE(Learner):
             numbers=estimate.numbers,
             tried=np.isin(estimate.numbers, self.rollouts.number) if settings.density == "options" else None,
         )
-        return replace(policy, doubts=self._doubts(data, step, policy))
+        policy = replace(policy, doubts=self._doubts(data, step, policy))
+        self.info = replace(self.info, to_gain=self._to_gain(step, policy))
+        return policy
+
+    def _to_gain(self, step: StepInfo, policy: HierarchicalPolicy) -> float:
+        """Share of the signal that is left to gain (stopping.py); NaN where that is not known."""
+        gate = policy.gate
+        if step.quiet < stopping.QUIET or policy.doubts or not isinstance(gate, GPGate) or gate.binary:
+            return float("nan")
+        rows = policy.known_contexts[gp.spread_subset(len(policy.known_contexts), stopping.CONTEXTS)]
+        arrays = (jnp.asarray(each) for each in (policy.features(rows), policy.units.contexts(rows)))
+        moments = returns_in_use(gate, policy.standard_options, *arrays)
+        mean, deviation = (np.asarray(each)[policy.kept] for each in moments)
+        signal = float(np.exp(gate.process.hyperparameters.log_signal))
+        unsure = stopping.left_of_gate(mean, deviation) > stopping.UNSURE * signal
+        return float("nan") if unsure else stopping.left_of_options(step.width)
 
     def _doubts(self, data: Data, step: StepInfo, policy: HierarchicalPolicy) -> tuple[Doubt, ...]:
         """What speaks against the policy; joint Gaussians have no model that could tell."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import jax
@@ -22,6 +23,7 @@ from hpsde.rollouts import rollout_seed, seed_argument
 from hpsde.tasks.solutions import coverage_and_surplus
 from hpsde.tasks.task import TaskExtras, check_task, task_extras, task_from_function, task_measures
 
+TOLERANCE = 1e-10
 BATCH, FEWEST_PARTS, MOST_PARTS = 50, 20, 40
 
 
@@ -58,9 +60,17 @@ def sample_contexts(task: Any, seed: int, iteration: int, n: int) -> np.ndarray:
 
 
 def iterate(
-    task: Any, learner: Learner, *, rollouts: int, batch: int | None = None, initial_rollouts: int | None = None
+    task: Any,
+    learner: Learner,
+    *,
+    rollouts: int,
+    batch: int | None = None,
+    initial_rollouts: int | None = None,
+    tolerance: float = 0.0,
 ) -> Iterator[Iteration]:
     """Learn `task` until `rollouts` have been done in all, the initial ones included. One item per round.
+
+    It ends before where no more than `tolerance` is left to gain (`learner.info.to_gain`); 0: never.
 
     The first round has `initial_rollouts` (the learner's own number by default), the others `batch` (by default as
     `batch_size` says). A learner that has rollouts already goes on from there.
@@ -68,7 +78,7 @@ def iterate(
     learning, evaluating = _Clock(), _Clock()
     first = learner.initial_rollouts if initial_rollouts is None else initial_rollouts
     first, batch = check_count("initial_rollouts", first, 1), batch_size(rollouts, batch)
-    while (done := len(learner.rollouts)) < rollouts:
+    while (done := len(learner.rollouts)) < rollouts and not learner.info.to_gain <= tolerance:
         iteration = learner.rollouts.next_iteration
         n = min(first if done == 0 else batch, rollouts - done)
         with evaluating:
@@ -117,6 +127,7 @@ def learn(
     batch: int | None = None,
     batched: bool = False,
     bounds: Any = FROM_INITIAL,
+    tolerance: float = TOLERANCE,
     method: str = DEFAULT_METHOD,
     seed: int = 0,
     progress: bool = True,
@@ -131,9 +142,10 @@ def learn(
     `bounded`; None: there are none.
     A return that is not finite counts as a failed rollout; what the function raises passes through.
 
-    `rollouts` is how many there are in all, 1050 unless the task says otherwise, and `initial_rollouts` how
-    many of them, by default 4 of 7, are drawn from `initial`; `batch` is how many there are between two learning
-    steps, by default 50, but from a fortieth to a twentieth of all. Settings (`hpsde.Settings`) are given by name.
+    `rollouts` is how many there are in all, 1050 unless the task says otherwise: fewer where no more than `tolerance`,
+    as a share of what the returns vary by, is left to gain (0: all are done). `initial_rollouts` is how many of them,
+    by default 4 of 7, are drawn from `initial`; `batch` is how many there are between two learning steps, by default
+    50, but from a fortieth to a twentieth of all. Settings (`hpsde.Settings`) are given by name.
     """
     if not hasattr(task, "evaluate"):
         task = task_from_function(task, initial=initial, contexts=contexts, batched=batched)
@@ -148,13 +160,20 @@ def learn(
     settings = {"initial_rollouts": first, "expected_rollouts": total} | settings
     learner = make_learner(method, task, seed=seed, **settings)
     with progress_bar(total, enabled=progress) as bar:
-        for each in iterate(task, learner, rollouts=total, batch=batch):
+        for each in iterate(task, learner, rollouts=total, batch=batch, tolerance=check_tolerance(tolerance)):
             finite = each.returns[np.isfinite(each.returns)]
             mean_return = float(finite.mean()) if len(finite) else None
             doubts = doubts_marker([doubt.kind for doubt in learner.policy.doubts])
             shown = {"mean_return": mean_return, "options_kept": each.info.options_kept, "ess": each.info.ess}
             bar.update(each.rollouts, **shown, doubts=doubts)
     return learner.policy
+
+
+def check_tolerance(tolerance: float) -> float:
+    """The share of the returns' variation that may be left to gain, or an error where it is none."""
+    if isinstance(tolerance, bool) or not isinstance(tolerance, Real) or not 0.0 <= tolerance < 1.0:
+        raise InputError(f"tolerance must be a number from 0 to below 1; got {tolerance!r}")
+    return float(tolerance)
 
 
 def batch_size(rollouts: int, batch: int | None = None) -> int:

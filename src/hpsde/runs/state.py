@@ -41,7 +41,7 @@ from hpsde.errors import FileFormatError
 from hpsde.policy import HierarchicalPolicy
 from hpsde.rollouts import Units
 
-FORMAT, VERSION = "hpsde-learner", 11
+FORMAT, VERSION = "hpsde-learner", 12
 
 CLASSES = {
     kind.__name__: kind
