@@ -68,6 +68,27 @@ def test_iterations_end_with_the_result(finished):
     assert seconds == sorted(seconds)
 
 
+def test_result_and_status_say_what_options_have_earned(finished, capsys):
+    """By number: the mean return of the newest rollouts, beside what the model expects."""
+    options = {each["number"]: each for each in json.loads((finished / "result.json").read_text())["options"]}
+    assert main(["status", str(finished)]) == 0
+    stood = {each["number"]: each for each in json.loads(capsys.readouterr().out)["options"]}
+    policy = hpsde.load_policy(finished / "policy.npz")
+    with hpsde.Run.open(finished) as run:
+        rows = run.rollouts()
+    for option in policy.options:
+        own = rows.returns[rows.number == option.number][-20:]
+        said = options[option.number]
+        earned = own.mean() if len(own) else None, len(own)
+        assert (said["measured_return"], said["measured_rollouts"]) == earned
+        assert (stood[option.number]["measured_return"], stood[option.number]["measured_rollouts"]) == earned
+        assert said["expected_deviation"] > 0.0
+        chosen = policy.choose(policy.known_contexts) == option.index
+        where = chosen if chosen.any() else ~chosen
+        expected = policy.expected_returns(policy.known_contexts)[option.index, where].mean()
+        assert said["expected_return"] == pytest.approx(expected)
+
+
 def test_saved_policy_has_the_return_in_the_result(finished):
     policy = hpsde.load_policy(finished / "policy.npz")
     task = hpsde.tasks.make_task("toy-double")
