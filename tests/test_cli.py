@@ -145,9 +145,6 @@ def test_plot_draws_a_saved_run(finished, tmp_path, capsys):
     ("name", "content", "expected"),
     [
         ("policy.npz", b"PK damaged", "policy.npz"),
-        ("iterations.csv", b"rollouts\nmany\n", "iterations.csv"),
-        ("iterations.csv", b"\xff\xfe", "iterations.csv"),
-        ("iterations.csv", b"unheard,of\n1,2\n", "iterations.csv"),
         ("config.json", b"{", "config.json"),
         ("rollouts.sqlite", b"SQLite format 3\0" + bytes(200), "rollouts.sqlite"),
     ],
@@ -358,8 +355,10 @@ def test_failing_function_stops_the_run_with_its_traceback(own_folder, capsys):
 
 @pytest.mark.parametrize("start", [[sys.executable, "-m", "hpsde"], [str(Path(sys.executable).parent / "hpsde")]])
 def test_both_ways_to_start(start):
+    sys.modules["my_returns"].ridges = None  # drawing calls nobody's function
     done = subprocess.run([*start, "--version"], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0
+    del sys.modules["my_returns"]
     assert done.stdout.startswith("hpsde 0.")
 
 

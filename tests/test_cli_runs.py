@@ -12,6 +12,7 @@ import pandas
 import pytest
 
 import hpsde
+import hpsde.plots
 import small
 import stored
 from handmade import DOUBTS
@@ -50,6 +51,20 @@ def learned(tmp_path_factory):
         stored.tell(run, run.ask(small.draw_contexts(0, 128, 1)))
         run.ask(small.draw_contexts(1, 32, 1))
     return folder
+
+
+def test_plot_draws_a_run_that_is_told_by_hand(learned, tmp_path, capsys, monkeypatch):
+    """Figure and title are of what was told; a run that has not learned says when there is something to draw."""
+    titles = []
+    monkeypatch.setattr(hpsde.plots, "write_title", lambda figure, title: titles.append(title))
+    code, out, err = call(capsys, "plot", learned, "--out", tmp_path / "figure.png")
+    assert (code, out, err) == (0, f"{tmp_path / 'figure.png'}\n", "")
+    assert titles == ["run, hpsde-reps-gp, seed 7"]
+    with stored.create(tmp_path / "new"):
+        pass
+    code, _, err = call(capsys, "plot", tmp_path / "new")
+    assert code == 2
+    assert "after 128 rollouts; 0 are done" in err
 
 
 def test_create_says_where_the_run_stands(tmp_path, capsys):
