@@ -76,6 +76,7 @@ def test_create_says_where_the_run_stands(tmp_path, capsys):
     code, out, err = call(capsys, "create", tmp_path / "new", "--initial", "uniform(0, 1)")
     assert (code, out) == (2, "")
     assert "has a run in it" in err
+    assert "hpsde run --force" in err  # `create` has no such option
 
 
 def test_create_from_a_file(tmp_path, capsys):
