@@ -68,6 +68,27 @@ def test_iterations_end_with_the_result(finished):
     assert seconds == sorted(seconds)
 
 
+def test_result_and_status_say_what_options_have_earned(finished, capsys):
+    """By number: the mean return of the newest rollouts, beside what the model expects."""
+    options = {each["number"]: each for each in json.loads((finished / "result.json").read_text())["options"]}
+    assert main(["status", str(finished)]) == 0
+    stood = {each["number"]: each for each in json.loads(capsys.readouterr().out)["options"]}
+    policy = hpsde.load_policy(finished / "policy.npz")
+    with hpsde.Run.open(finished) as run:
+        rows = run.rollouts()
+    for option in policy.options:
+        own = rows.returns[rows.number == option.number][-20:]
+        said = options[option.number]
+        earned = own.mean() if len(own) else None, len(own)
+        assert (said["measured_return"], said["measured_rollouts"]) == earned
+        assert (stood[option.number]["measured_return"], stood[option.number]["measured_rollouts"]) == earned
+        assert said["expected_deviation"] > 0.0
+        chosen = policy.choose(policy.known_contexts) == option.index
+        where = chosen if chosen.any() else ~chosen
+        expected = policy.expected_returns(policy.known_contexts)[option.index, where].mean()
+        assert said["expected_return"] == pytest.approx(expected)
+
+
 def test_saved_policy_has_the_return_in_the_result(finished):
     policy = hpsde.load_policy(finished / "policy.npz")
     task = hpsde.tasks.make_task("toy-double")
@@ -124,9 +145,6 @@ def test_plot_draws_a_saved_run(finished, tmp_path, capsys):
     ("name", "content", "expected"),
     [
         ("policy.npz", b"PK damaged", "policy.npz"),
-        ("iterations.csv", b"rollouts\nmany\n", "iterations.csv"),
-        ("iterations.csv", b"\xff\xfe", "iterations.csv"),
-        ("iterations.csv", b"unheard,of\n1,2\n", "iterations.csv"),
         ("config.json", b"{", "config.json"),
         ("rollouts.sqlite", b"SQLite format 3\0" + bytes(200), "rollouts.sqlite"),
     ],
@@ -196,6 +214,61 @@ def test_wrong_usage_says_what_is_right_and_exits_with_2(arguments, expected, ca
     assert captured.out == ""
     assert "Traceback" not in captured.err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["rnu"], "run"),
+        (["run", "toy-duble"], "toy-double"),
+        (["run", "toy-double", "--method", "hpsde-rep-gp"], "hpsde-reps-gp"),
+        (["run", "toy-double", "--set", "kapa=1"], "kappa"),
+        (["run", "task.toml"], "toy-double"),
+        (["run", "key.toml"], "contexts"),
+        (["run", "setting.toml"], "kappa"),
+    ],
+)
+def test_what_is_misspelt_is_named_as_it_was_meant(arguments, meant, tmp_path, monkeypatch, capsys):
+    (tmp_path / "task.toml").write_text('task = "toy-duble"\n')
+    (tmp_path / "key.toml").write_text('function = "json:dumps"\ncontexs = "uniform(0, 1)"\n')
+    (tmp_path / "setting.toml").write_text('task = "toy-double"\n[settings]\nkapa = 2.0\n')
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    assert f"Did you mean {meant!r}?" in capsys.readouterr().err
+
+
+def test_the_library_names_what_was_meant_too():
+    task = hpsde.tasks.make_task("toy-double")
+    for call in (
+        lambda: hpsde.tasks.make_task("toy-doubel"),
+        lambda: hpsde.learn(task, method="hpsde-rep-gp"),
+        lambda: hpsde.learn(task, kapa=1.0),
+    ):
+        with pytest.raises(hpsde.UnknownNameError, match=r"Did you mean '(toy-double|hpsde-reps-gp|kappa)'\?"):
+            call()
+
+
+def test_help_names_no_file_that_an_installed_package_does_not_have(capsys):
+    for command in (
+        ["tasks"],
+        ["methods"],
+        ["settings"],
+        *([name, "--help"] for name in COMMANDS),
+        ["run", "toy-duble"],
+    ):
+        main(command)
+        said = capsys.readouterr()
+        assert "docs/" not in said.out + said.err
+
+
+def test_a_missing_extra_is_named_before_any_rollout(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "mujoco", None)
+    assert main(["run", "reach-mujoco", "--out", str(tmp_path / "run"), *SHORT]) == 2
+    errors = capsys.readouterr().err
+    assert "pip install 'hpsde[sim]'" in errors
+    assert "failed" not in errors
+    with hpsde.Run.open(tmp_path / "run") as run:
+        assert len(run.rollouts()) == 0
 
 
 def test_default_method_is_the_packages():
@@ -282,8 +355,10 @@ def test_own_functions_by_name_and_from_a_file(own_folder, capsys):
     assert (result["task"], result["rollouts"]) == ("ridges", 192)
     assert "greedy_mean_return" not in result  # it was not asked to be measured
     assert result["best_return"] > 0.9
+    sys.modules["my_returns"].ridges = None  # drawing calls nobody's function
     assert main(["plot", "named"]) == 0
     assert capsys.readouterr().out == "named/figure.png\n"
+    del sys.modules["my_returns"]
     (own_folder / "problem.toml").write_text(
         'function = "my_returns:ridges"\ncontexts = "uniform(0, 2)"\ninitial = "uniform(-1, 1)"\n'
         "rollouts = 192\ninitial_rollouts = 128\nmax_options = 4\n[settings]\nkl_bound = 2.0\n"
@@ -328,6 +403,11 @@ def test_failing_function_stops_the_run_with_its_traceback(own_folder, capsys):
     assert "3 rollouts failed one after the other" in errors
     assert "OSError: motor fault" in errors
     assert "hpsde resume run --retry-failed" in errors
+    assert main(["run", "my_returns:ridges", *words[:-2], *SHORT]) == 1
+    errors = capsys.readouterr().err
+    assert "OSError: motor fault" in errors
+    assert "Nothing is kept, for want of --out" in errors
+    assert "resume" not in errors
     assert main(["plot", "run"]) == 2
     assert "nothing to draw yet" in capsys.readouterr().err
 

@@ -12,6 +12,7 @@ import pandas
 import pytest
 
 import hpsde
+import hpsde.plots
 import small
 import stored
 from handmade import DOUBTS
@@ -52,6 +53,20 @@ def learned(tmp_path_factory):
     return folder
 
 
+def test_plot_draws_a_run_that_is_told_by_hand(learned, tmp_path, capsys, monkeypatch):
+    """Figure and title are of what was told; a run that has not learned says when there is something to draw."""
+    titles = []
+    monkeypatch.setattr(hpsde.plots, "write_title", lambda figure, title: titles.append(title))
+    code, out, err = call(capsys, "plot", learned, "--out", tmp_path / "figure.png")
+    assert (code, out, err) == (0, f"{tmp_path / 'figure.png'}\n", "")
+    assert titles == ["run, hpsde-reps-gp, seed 7"]
+    with stored.create(tmp_path / "new"):
+        pass
+    code, _, err = call(capsys, "plot", tmp_path / "new")
+    assert code == 2
+    assert "after 128 rollouts; 0 are done" in err
+
+
 def test_create_says_where_the_run_stands(tmp_path, capsys):
     status = answer(capsys, "create", tmp_path / "new", "--initial", "gaussian([0, 0], 1)", "--rollouts", "70")
     assert (status["name"], status["rollouts"], status["done"], status["open"]) == ("new", 70, 0, [])
@@ -61,6 +76,7 @@ def test_create_says_where_the_run_stands(tmp_path, capsys):
     code, out, err = call(capsys, "create", tmp_path / "new", "--initial", "uniform(0, 1)")
     assert (code, out) == (2, "")
     assert "has a run in it" in err
+    assert "hpsde run --force" in err  # `create` has no such option
 
 
 def test_create_from_a_file(tmp_path, capsys):

@@ -14,7 +14,6 @@ from arm_policies import CENTRE, four_postures
 from hpsde import Run, Uniform, plot_arm, plots
 from hpsde.cli import main
 from hpsde.errors import HpsdeError
-from hpsde.runs.files import write_csv
 from hpsde.tasks import make_task, mujoco_arm
 from hpsde.tasks.kinematics import KUKA_LWR, Pole
 from hpsde.tasks.reach import FAMILIES, KUKA_POSTURES, reach_task
@@ -158,10 +157,11 @@ def folder(tmp_path):
 
 
 def stored(folder, what):
-    with Run.create(folder, what):
-        pass
+    with Run.create(folder, what) as run:
+        asked = run.ask(np.full((4, run.config.context_size), 0.5))
+        run.tell([each.id for each in asked], [-1.0, -2.0, -0.5, -1.5])
+        run.store.add_step(1, np.arange(1, 5), dict.fromkeys(ITERATIONS, 1.0))
     four_postures().save(folder / "policy.npz")
-    write_csv(folder / "iterations.csv", [dict.fromkeys(ITERATIONS, 1.0)])
     return folder
 
 
@@ -211,7 +211,7 @@ def test_own_arms_are_pictured_too(camera, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("missing", ["mujoco", "opengl"])
-def test_without_mujoco_or_opengl_the_curves_are_drawn_and_one_line_says_what_is_missing(
+def test_without_mujoco_or_opengl_options_are_drawn_and_one_line_says_what_is_missing(
     missing, folder, monkeypatch, capsys
 ):
     pytest.importorskip("mujoco")
@@ -224,9 +224,9 @@ def test_without_mujoco_or_opengl_the_curves_are_drawn_and_one_line_says_what_is
     assert said.out.split() == [str(folder / "figure.png")]
     assert said.err.count("\n") == 1
     wanted = {"mujoco": "pip install 'hpsde[sim]'", "opengl": "MUJOCO_GL=egl"}[missing]
-    assert said.err.startswith("hpsde: only the curves are drawn: ")
+    assert said.err.startswith("hpsde: drawn without pictures: ")
     assert wanted in said.err
-    assert imread(folder / "figure.png").shape == (432, 1440, 4)
+    assert imread(folder / "figure.png").shape[1:] == (1440, 4)
 
 
 def broken_opengl(name):
@@ -250,7 +250,7 @@ def test_wrong_goals_are_refused(context, message, folder, capsys):
 def test_tasks_whose_figure_is_of_all_contexts_refuse_one(tmp_path, capsys):
     folder = stored(tmp_path / "run", "toy-double")
     assert main(["plot", str(folder), "--context", "1.0"]) == 2
-    assert "--context: expected with an arm alone; the figure of toy-double is of all" in capsys.readouterr().err
+    assert "--context: expected where a figure is of one context; that of toy-double" in capsys.readouterr().err
 
 
 def test_real_pictures_show_the_goal_and_differ_from_option_to_option(folder, monkeypatch, capsys):

@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 
 import handmade
 from handmade import by_hand
-from hpsde import InputError
+from hpsde import InputError, gating
 from hpsde.features import Custom
 from hpsde.gp_model import JITTER
 
@@ -339,6 +339,43 @@ def test_summary_says_where_each_option_rules():
         deviation = np.sqrt(np.diagonal(option.covariance))
         assert lines[2 + 3 * o].endswith(f"deviation {deviation[0]:.3g}, {deviation[1]:.3g}")
         assert lines[3 + 3 * o] == f"    expected return {option.mean_return:.6g}"
+
+
+def test_summary_shows_what_is_expected_beside_what_was_measured():
+    policy = dataclasses.replace(
+        by_hand("gp"), measured_returns=np.array([-0.109, 7.0, 2.5, 7.0]), measured_rollouts=np.array([12, 3, 1, 3])
+    )
+    contexts, lines = policy.known_contexts, [line for line in str(policy).splitlines() if "expected" in line]
+    expected, unsure = policy.expected_returns(contexts), policy.expected_deviations(contexts)
+    chosen = policy.choose(contexts)
+    rollouts = ["-0.109 (mean of its newest 12 rollouts)", "2.5 (mean of its one rollout)"]
+    for option, line in enumerate(lines):
+        rules = chosen == option
+        elsewhere = "" if rules.any() else " where it is not chosen"
+        here = rules if rules.any() else np.full(len(contexts), True)
+        mean, deviation = expected[option, here].mean(), unsure[option, here].mean()
+        assert line == f"    expected return {mean:.4g} +- {deviation:.2g}{elsewhere}, measured {rollouts[option]}"
+    measured = [(option.measured_return, option.measured_rollouts) for option in policy.options]
+    assert measured == [(-0.109, 12), (2.5, 1)]
+    untried = dataclasses.replace(policy, measured_rollouts=np.array([12, 3, 0, 3]))
+    assert untried.options[1].measured_return is None
+    assert "measured" not in str(untried).splitlines()[-1]
+
+
+@pytest.mark.parametrize("cautious", [True, False])
+def test_deviation_of_the_expected_return_is_the_processs_own(cautious):
+    """In the user's units, where the warp is a line; without a Gaussian process nobody knows it."""
+    policy = by_hand("gp")
+    policy = dataclasses.replace(policy, gate=policy.gate._replace(cautious=cautious))
+    contexts, gate = policy.known_contexts[:5], policy.gate
+    asked = policy._asked(contexts)
+    if cautious:
+        _, deviation = gating.returns_in_use(gate, asked[0], *asked[2:])
+    else:
+        _, deviation = gating.gp_moments(gate.process, *asked, gate.axes, of_return=False)
+    wanted = 7.0 * np.asarray(deviation)[policy.kept][:, :5]
+    np.testing.assert_allclose(policy.expected_deviations(contexts), wanted, rtol=1e-9)
+    assert np.all(np.isnan(by_hand("softmax").expected_deviations(contexts)))
 
 
 def test_options_keep_their_number():

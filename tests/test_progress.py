@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 from hpsde._compilations import count_compilations
-from hpsde._progress import NoBar, describe, doubts_marker, progress_bar
+from hpsde._progress import NoBar, TimeLeft, clock_text, describe, doubts_marker, progress_bar
 
 
 class Terminal(io.StringIO):
@@ -46,6 +46,31 @@ def test_fields_in_words():
     assert describe(options_kept=4, doubts=doubts_marker(["wide", "few"])) == "options 4  2 doubts: wide, few"
     assert describe(options_kept=4, doubts=doubts_marker(["wide"])) == "options 4  1 doubt: wide"
     assert describe(options_kept=4, doubts=doubts_marker([])) == "options 4"
+
+
+def test_time_left_counts_the_learning_steps_between_bursts_of_rollouts():
+    """600 rollouts in no time, then 50 more after each learning step of five seconds: nine more steps, 45 seconds."""
+    left = TimeLeft(1050, learns=True)
+    for done in range(0, 625, 25):
+        left.update(0.1, done, None)
+    left.update(5.0, 600, 310.0)
+    left.update(5.1, 650, 310.0)
+    assert left.seconds(9.0) is None
+    left.update(10.0, 650, 320.0)
+    left.update(10.1, 700, 320.0)
+    assert left.seconds(10.0) == pytest.approx(40.0)
+    assert left.seconds(14.0) == pytest.approx(36.0)
+    left.update(15.0, 700, 330.0)
+    assert left.seconds(15.0) == pytest.approx(35.0)
+    assert left.seconds(99.0) == 0.0
+
+
+def test_time_left_of_what_is_not_learned_is_by_its_speed():
+    left = TimeLeft(10, learns=False)
+    for now, done in ((0.0, 0), (4.0, 2), (8.0, 4)):
+        left.update(now, done, None)
+    assert left.seconds(8.0) == pytest.approx(12.0)
+    assert [clock_text(seconds) for seconds in (None, 12.0, 4000.4)] == ["-:--:--", "0:00:12", "1:06:40"]
 
 
 def test_compilations_are_counted_once_per_program_and_only_inside():

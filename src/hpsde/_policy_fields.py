@@ -40,6 +40,8 @@ COMMON = {
     "units_parameter_high": Field("D"),
     "option_numbers": Field("O", WHOLE_NUMBERS),
     "option_tried": Field("O", TRUTH_VALUES),
+    "option_measured_return": Field("O"),
+    "option_measured_rollouts": Field("O", WHOLE_NUMBERS),
     "option_b": Field("O D"),
     "option_w": Field("O F D"),
     "option_Sigma": Field("O D D"),
@@ -87,6 +89,7 @@ NEW_IN_VERSION = {
     5: ("gate_matern",),
     6: ("units_return_level",),
     7: BOUNDS,
+    8: ("option_measured_return", "option_measured_rollouts"),
 }
 VERSION = max(NEW_IN_VERSION)
 
@@ -158,6 +161,8 @@ def _check_numbers(arrays: Mapping[str, np.ndarray]) -> None:
             raise ValueError(f"the field {name} must lie within +-{LARGEST_LOGARITHM:g}")
     if "option_numbers" in arrays:
         _check_option_numbers(arrays["option_numbers"][arrays["kept"]])
+    if np.any(arrays.get("option_measured_rollouts", 0) < 0):
+        raise ValueError("the field option_measured_rollouts must not be negative")
     if arrays.get("gate_binary", False):
         _check_success(arrays["gate_scores"], arrays["gate_beta"])
     if BOUNDS[0] in arrays and not np.all(arrays[BOUNDS[0]] < arrays[BOUNDS[1]]):

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from hpsde._checks import check_count, check_returns, check_rows
+from hpsde._measured import measured_returns
 from hpsde._precision import double_precision
 from hpsde._room import make_room
 from hpsde._shapes import Array
@@ -253,10 +254,18 @@ class Learner(ABC):
             )
         if self.info.updates % ROOM_EVERY == 0:
             make_room()
-        self._policy = self._estimate(self._key(UPDATE, self.info.updates), ~self.rollouts.failed)
+        self._policy = self._measured(self._estimate(self._key(UPDATE, self.info.updates), ~self.rollouts.failed))
         self._policy_rollouts = self.rollouts.usable
         self.info = replace(self.info, updates=self.info.updates + 1)
         return self._policy
+
+    def _measured(self, policy: HierarchicalPolicy) -> HierarchicalPolicy:
+        """The policy with what its options have earned, where they are followed from step to step."""
+        if policy.numbers is None:
+            return policy
+        told = self.rollouts
+        means, counts = measured_returns(np.asarray(policy.numbers), told.number, told.returns, told.failed)
+        return replace(policy, measured_returns=means, measured_rollouts=counts)
 
     def check_contexts(self, contexts: Any, count: int | None, caller: str = "ask") -> np.ndarray:
         """Contexts [N, S] as rows; where there are none, `count` empty ones."""

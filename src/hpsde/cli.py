@@ -66,7 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"hpsde {version('hpsde')}")
         return DONE
     if command not in COMMANDS:
-        return _complain(f"unknown command {command!r}; valid are: {', '.join(COMMANDS)}", WRONG_USAGE)
+        from hpsde.errors import UnknownNameError
+
+        return _complain(str(UnknownNameError("command", command, COMMANDS)), WRONG_USAGE)
     return _execute(command, rest)
 
 

@@ -41,4 +41,11 @@ class RunLockedError(HpsdeError, RuntimeError):
 
 
 class RolloutsFailedError(HpsdeError, RuntimeError):
-    """So many rollouts failed one after the other that a run was stopped."""
+    """So many rollouts failed one after the other that a run was stopped: what happened, and what to do."""
+
+    def __init__(self, what: str, advice: str):
+        self.what, self.advice = what, advice
+        super().__init__(what, advice)
+
+    def __str__(self) -> str:
+        return f"{self.what}\n{self.advice}"

@@ -279,6 +279,19 @@ def expected_scores(
     return gp_means(gate.process, options, kept, features, contexts, gate.axes)
 
 
+def expected_moments(
+    gate: GPGate,
+    options: LinearGaussian,
+    kept: Bool[Array, " O"],
+    features: Float[Array, "C F"],
+    contexts: Float[Array, "C S"],
+) -> tuple[Float[Array, "O C"], Float[Array, "O C"]]:
+    """As `expected_scores`, and the standard deviation of what is not known of it."""
+    if gate.cautious:
+        return returns_in_use(gate, options, features, contexts)
+    return gp_moments(gate.process, options, kept, features, contexts, gate.axes, of_return=False)
+
+
 def draw_options(
     key: Array, gate: Gate, values: Float[np.ndarray, "O C"] | Array, temperature: float
 ) -> Int[np.ndarray, " C"]:

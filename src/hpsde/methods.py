@@ -65,7 +65,7 @@ METHODS: dict[str, Method] = {
         "HPSDE, options by reward-weighted regression, softmax gate", {"update": "rwr", "gate": "softmax"}
     ),
     "hpsde-reps-marginal": Method("HPSDE, options by REPS, the mixture's own p(o | s) as gate", {"gate": "marginal"}),
-    "paper": Method("HPSDE with every choice as the paper states it (docs/deviations.md)", PAPER),
+    "paper": Method("HPSDE with every choice as the paper states it", PAPER),
     "hireps": Method(
         "HiREPS, the baseline: many wide options at the start, softmax gate", {}, HiREPS, TUNED, ("features",)
     ),

@@ -1,44 +1,35 @@
-"""Figures of a run: the paper's toy figure, the learning curve, the number of options.
-
-Matplotlib's object-oriented part alone, imported when a figure is drawn: no window, no style left behind.
-"""
+"""The figure of a run: what it has found, the learning curve, the lives of its options."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from hpsde.plot_maps import (
+    draw_known_returns,
+    draw_options,
+    draw_samples,
+    draw_solutions,
+    draw_surface,
+    return_map,
+    unknown_map,
+)
+from hpsde.plot_style import COLOURS, DOUBT, GREY, option_colours, plain_text
+from hpsde.plot_style import colour_of as _colour
+from hpsde.plot_style import colours_of as _colours
+from hpsde.plot_style import style as _style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours: told apart with every kind of colour vision. Option 8 has the colour of option 1;
-# the numbers on the lines tell them apart.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-MARKERS = ("o", "^", "s", "D", "v", "P", "X")
-GREY = "#5F5F5F"
-DOUBT = "#A32A00"
-
-STYLE: dict[Any, Any] = {
-    "axes.formatter.useoffset": False,
-    "font.size": 9,
-    "axes.titlesize": 9,
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": GREY,
-    "xtick.color": GREY,
-    "ytick.color": GREY,
-    "xtick.labelcolor": "black",
-    "ytick.labelcolor": "black",
-    "legend.frameon": False,
-    "legend.fontsize": 8,
-}
-GRID_POINTS = 241
+DOUBT_WIDTH = 135
+"""Letters in a line above a figure."""
+LINE_HEIGHT = 0.16
+"""Inches that such a line takes."""
 
 
 def run_figure(
@@ -48,55 +39,92 @@ def run_figure(
     iterations: Mapping[str, np.ndarray],
     postures: Any = None,
     lives: Sequence[Mapping[str, Any]] = (),
+    *,
+    title: str = "",
+    best: float | None = None,
+    context: np.ndarray | None = None,
 ) -> Figure:
-    """The curves of a run, under three maps where context and parameter are one number each, under routes, or under
-    pictures of an arm's postures (`plot_arm.Postures`) where these were taken.
+    """What a run has found, over its curves: maps, slices, routes, or pictures of an arm's postures.
 
+    task: what the true returns and solutions are looked up in; None: they are not known, and nothing is evaluated.
+    rollouts: `contexts`, `parameters`, `returns`, `option`, `number` and `failed`. iterations: one row a learning step.
+    postures: `plot_arm.Postures`, where these were taken.
     lives: of every option its number, and after how many rollouts it was `born` and `died` (`ledger.option_lives`).
+    best: the best possible mean return. context [S]: where slices are laid; by default that of the best rollout.
     """
     with _style():
-        from matplotlib.figure import Figure
-
-        if task.context_size == 1 and task.parameter_size == 1:
-            figure = Figure(figsize=(9.0, 5.6), dpi=160, layout="constrained")
-            rows: Any = figure.subfigures(2, 1, height_ratios=(1.25, 1.0))
-            top, bottom = rows
-            surface, samples, options = top.subplots(1, 3, sharey=True)
-            returns = return_map(task, rollouts["parameters"])
-            draw_surface(surface, returns)
-            draw_samples(samples, returns, policy, rollouts)
-            draw_options(options, returns, policy)
-            samples.set_ylabel("")
-            options.set_ylabel("")
-        elif hasattr(task, "routes"):
-            figure = Figure(figsize=(9.0, 6.2), dpi=160, layout="constrained")
-            rows = figure.subfigures(2, 1, height_ratios=(1.5, 1.0))
-            top, bottom = rows
+        above = LINE_HEIGHT * (2 + len(policy.doubts)) if policy.doubts else 0.0
+        if task is not None and hasattr(task, "routes"):
+            figure, top, bottom = _parts(3.75 + above)
             _draw_route_panels(top, task, policy, rollouts)
         elif postures is not None:
-            figure, bottom = _figure_with_postures(postures)
+            figure, top, bottom = _figure_with_postures(postures, above)
         else:
-            figure = Figure(figsize=(9.0, 2.7), dpi=160, layout="constrained")
-            bottom = figure.subfigures()
+            figure, top, bottom = _parts(3.1 + above)
+            _draw_options(top, task, policy, rollouts, context)
         curve, counts = bottom.subplots(1, 2)
-        draw_returns(curve, iterations)
+        draw_returns(curve, iterations, best)
         if lives:
             draw_births_and_deaths(curve, lives)
-            draw_option_lives(counts, iterations, lives)
+            draw_option_lives(counts, iterations, lives, _earned(policy))
         else:
             draw_option_count(counts, iterations)
-        write_doubts(figure, policy.doubts)
+        _legend_above(curve)
+        write_title(figure, title)
+        write_doubts(top, policy.doubts)
         return figure
 
 
-def write_doubts(figure: Figure, doubts: Sequence[Any]) -> None:
-    """What the learner is not sure of, above the figure; nothing where it is sure."""
+def _parts(height: float, curves: float = 2.5) -> tuple[Figure, Any, Any]:
+    """A figure, its upper part, so many inches high, and its lower part, for the curves."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.0, height + curves), dpi=160, layout="constrained")
+    parts: Any = figure.subfigures(2, 1, height_ratios=(height, curves))
+    return figure, parts[0], parts[1]
+
+
+def _draw_options(
+    figure: Any, task: Any, policy: Any, rollouts: Mapping[str, np.ndarray], context: np.ndarray | None
+) -> None:
+    """Three maps where there are two numbers, else slices."""
+    from hpsde import plot_slices
+
+    if policy.context_size + policy.parameter_size != 2:
+        chosen = plot_slices.best_context(rollouts) if context is None else context
+        plot_slices.draw_panels(figure, policy, rollouts, chosen)
+        if policy.context_size + policy.parameter_size > 2 and policy.context_size:
+            numbers = ", ".join(f"{value:.4g}" for value in chosen)
+            which = "the context of the best rollout" if context is None else "the given context"
+            text = f"where an axis does not show the context, it is ({numbers}), {which}"
+            figure.supxlabel(text, x=0.01, ha="left", fontsize=8, color=GREY)
+        return
+    surface, samples, options = figure.subplots(1, 3, sharey=True)
+    if task is None:
+        returns = unknown_map(policy, rollouts)
+        draw_known_returns(surface, returns, rollouts)
+    else:
+        returns = return_map(task, rollouts["parameters"])
+        draw_surface(surface, returns)
+        draw_solutions(surface, task, returns)
+    draw_samples(samples, returns, policy, rollouts)
+    draw_options(options, returns, policy)
+    samples.set_ylabel("")
+    options.set_ylabel("")
+
+
+def write_title(figure: Figure, title: str) -> None:
+    """What was learned, above all."""
+    if title:
+        figure.suptitle(plain_text(title), x=0.01, ha="left", fontsize=10)
+
+
+def write_doubts(figure: Any, doubts: Sequence[Any]) -> None:
+    """What the learner is not sure of, above this part of a figure; nothing where it is sure."""
     if doubts:
-        width = int(figure.get_figwidth() * 15)
-        lines = [textwrap.shorten(f"{doubt.kind}: {doubt.text}", width, placeholder=" ...") for doubt in doubts]
+        lines = [textwrap.shorten(f"{doubt.kind}: {doubt.text}", DOUBT_WIDTH, placeholder=" ...") for doubt in doubts]
         text = "\n".join([f"{len(doubts)} doubt{'s' if len(doubts) > 1 else ''}", *lines])
-        # No formulas: a dollar sign in a text is one.
-        figure.suptitle(text.replace("$", r"\$"), x=0.01, ha="left", fontsize=8, color=DOUBT)
+        figure.suptitle(plain_text(text), x=0.01, ha="left", fontsize=8, color=DOUBT)
 
 
 def _draw_route_panels(figure: Any, task: Any, policy: Any, rollouts: Mapping[str, np.ndarray]) -> None:
@@ -115,18 +143,15 @@ def _draw_route_panels(figure: Any, task: Any, policy: Any, rollouts: Mapping[st
     plot_routes.draw_gate(gate, task, policy, colours)
 
 
-def _figure_with_postures(postures: Any) -> tuple[Figure, Any]:
-    """A figure with pictures of an arm, and its lower part, for the curves."""
-    from matplotlib.figure import Figure
-
+def _figure_with_postures(postures: Any, above: float) -> tuple[Figure, Any, Any]:
+    """A figure, its upper part with pictures of an arm and `above` inches for text, and its lower part."""
     from hpsde import plot_arm
 
     rows, columns = plot_arm.panel_grid(len(postures.pictures))
-    pictures, curves = rows * (9.0 / columns * plot_arm.HEIGHT / plot_arm.WIDTH + 0.5) + 0.5, 2.7
-    figure = Figure(figsize=(9.0, pictures + curves), dpi=160, layout="constrained")
-    parts: Any = figure.subfigures(2, 1, height_ratios=(pictures, curves))
-    plot_arm.draw_postures(parts[0], postures, _colours(postures.numbers))
-    return figure, parts[1]
+    pictures = rows * (9.0 / columns * plot_arm.HEIGHT / plot_arm.WIDTH + 0.5) + 0.8
+    figure, top, bottom = _parts(pictures + above, 2.7)
+    plot_arm.draw_postures(top, postures, _colours(postures.numbers))
+    return figure, top, bottom
 
 
 def posture_sheet(postures: Any) -> Figure:
@@ -137,87 +162,14 @@ def posture_sheet(postures: Any) -> Figure:
         return plot_arm.sheet_figure(postures, _colours(postures.numbers))
 
 
-class ReturnMap(NamedTuple):
-    """Returns [P, C] over a grid of parameters [P] and contexts [C]."""
+def draw_returns(axes: Axes, iterations: Mapping[str, np.ndarray], best: float | None = None) -> None:
+    """Mean return of the greedy policy on the evaluation contexts, where measured, and of each iteration's rollouts.
 
-    contexts: np.ndarray
-    parameters: np.ndarray
-    returns: np.ndarray
-
-
-def return_map(task: Any, seen: np.ndarray) -> ReturnMap:
-    """The returns of a task with one context and one parameter; without bounds, over what was `seen`."""
-    evaluation = np.asarray(task.evaluation_contexts())
-    contexts = np.linspace(evaluation.min(), evaluation.max(), GRID_POINTS)
-    low, high = (seen.min(), seen.max()) if task.parameter_bounds is None else task.parameter_bounds
-    parameters = np.linspace(float(np.squeeze(low)), float(np.squeeze(high)), GRID_POINTS)
-    grid = np.meshgrid(contexts, parameters)
-    returns = np.asarray(task.evaluate(grid[0].reshape(-1, 1), grid[1].reshape(-1, 1)))
-    return ReturnMap(contexts, parameters, returns.reshape(GRID_POINTS, GRID_POINTS))
-
-
-def draw_surface(axes: Axes, returns: ReturnMap) -> None:
-    """The return over context and parameter."""
-    image = axes.pcolormesh(*returns, cmap="cividis", shading="nearest", rasterized=True)
-    bar = axes.figure.colorbar(image, ax=axes, pad=0.02, aspect=30)
-    bar.outline.set_visible(False)
-    _label_map(axes, "returns", returns)
-
-
-def draw_samples(axes: Axes, returns: ReturnMap, policy: Any, rollouts: Mapping[str, np.ndarray]) -> None:
-    """All rollouts, coloured by the option that drew them, grey where it has died. Pale: those of the initial policy.
-
-    These, and all where nobody counted options, are coloured by the option whose mean is nearest. Not by the likeliest
-    one: an option that has become narrow would lose its own early rollouts to a wide one.
+    A dashed line is the best possible mean return, where it is known.
     """
-    _pale_surface(axes, returns)
-    distances = np.abs(policy.option_means(rollouts["contexts"]) - rollouts["parameters"])
-    options = np.argmin(distances[:, :, 0], axis=0)
-    initial, counted = rollouts["option"] < 0, policy.numbers is not None and "number" in rollouts
-    if counted:
-        drew = rollouts["number"][:, None] == policy.option_numbers
-        options = np.where(initial, options, np.where(drew.any(axis=1), drew.argmax(axis=1), -1))
-    colours = option_colours(policy)
-    for option in range(-1 if counted else 0, len(policy.options)):
-        for chosen, size, alpha in ((initial, 4.0, 0.35), (~initial, 9.0, 0.9)):
-            shown = chosen & (options == option) & ~rollouts["failed"]
-            axes.scatter(
-                rollouts["contexts"][shown, 0],
-                rollouts["parameters"][shown, 0],
-                s=size,
-                alpha=alpha,
-                color=colours[option] if option >= 0 else GREY,
-                marker=MARKERS[(policy.option_numbers[option] - 1) % len(MARKERS)] if option >= 0 else "+",
-                linewidths=0 if option >= 0 else 0.7,
-                rasterized=True,
-            )
-    dead = "; +: of one that died" if np.any(options < 0) else ""
-    _label_map(axes, f"rollouts, by option{dead}" if counted else "rollouts, by nearest option", returns)
-
-
-def draw_options(axes: Axes, returns: ReturnMap, policy: Any) -> None:
-    """The mean of every option: a thick line where the gate chooses it, a thin one elsewhere."""
-    _pale_surface(axes, returns)
-    contexts = returns.contexts[:, None]
-    means = policy.option_means(contexts)[:, :, 0]
-    ruling = policy.choose(contexts)
-    for option, mean in enumerate(means):
-        rules, number = ruling == option, int(policy.option_numbers[option])
-        axes.plot(returns.contexts, mean, color=_colour(number), linewidth=0.9, alpha=0.6)
-        axes.plot(
-            returns.contexts,
-            np.where(rules, mean, np.nan),
-            color=_colour(number),
-            linewidth=3.2,
-            solid_capstyle="butt",
-        )
-        _number_line(axes, returns, number, mean, rules)
-    _label_map(axes, "options, thick where preferred", returns)
-
-
-def draw_returns(axes: Axes, iterations: Mapping[str, np.ndarray]) -> None:
-    """Mean return of the greedy policy on the evaluation contexts, where measured, and of each iteration's rollouts."""
     rollouts, greedy = iterations["rollouts"], iterations.get("greedy_mean_return")
+    if best is not None:
+        axes.axhline(best, color="black", linewidth=0.8, linestyle=(0, (4, 3)), label="best possible")
     if greedy is not None:
         axes.plot(rollouts, greedy, color=COLOURS[0], marker="o", markersize=3, label="greedy policy")
     axes.plot(
@@ -230,7 +182,11 @@ def draw_returns(axes: Axes, iterations: Mapping[str, np.ndarray]) -> None:
         label="rollouts of the iteration",
     )
     axes.set(xlabel="rollouts", ylabel="mean return")
-    axes.legend(loc="lower right")
+
+
+def _legend_above(axes: Axes) -> None:
+    """The legend over the panel, where it hides nothing."""
+    axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=3, columnspacing=1.2, handletextpad=0.4)
 
 
 def draw_option_count(axes: Axes, iterations: Mapping[str, np.ndarray]) -> None:
@@ -258,11 +214,24 @@ def draw_births_and_deaths(axes: Axes, lives: Sequence[Mapping[str, Any]]) -> No
                 linestyle="none",
                 label=f"options {event}",
             )
-    axes.legend(loc="best")
 
 
-def draw_option_lives(axes: Axes, iterations: Mapping[str, np.ndarray], lives: Sequence[Mapping[str, Any]]) -> None:
-    """A line for every option, from its birth to its death, in the colour that it has elsewhere."""
+def _earned(policy: Any) -> dict[int, str]:
+    """By the number of an option, the mean return of its newest rollouts and how many those are, where it has any."""
+    known = [option for option in policy.options if getattr(option, "measured_return", None) is not None]
+    return {each.number: f"{each.measured_return:.4g} ({each.measured_rollouts})" for each in known}
+
+
+def draw_option_lives(
+    axes: Axes,
+    iterations: Mapping[str, np.ndarray],
+    lives: Sequence[Mapping[str, Any]],
+    earned: Mapping[int, str] | None = None,
+) -> None:
+    """A line for every option, from its birth to its death, in the colour that it has elsewhere.
+
+    At its right end stands what the option has `earned`, by number.
+    """
     from matplotlib.ticker import MaxNLocator
 
     last = float(iterations["rollouts"][-1])
@@ -273,65 +242,15 @@ def draw_option_lives(axes: Axes, iterations: Mapping[str, np.ndarray], lives: S
         axes.plot(life["born"], number, color=_colour(number), marker="o", markersize=3)
         if not alive:
             axes.plot(end, number, color=_colour(number), marker="x", markersize=5)
-    kept = int(iterations["options_kept"][-1])
-    axes.set(xlabel="rollouts", ylabel="option", title=f"{kept} options kept; x: died")
+        if earned and number in earned:
+            at_the_end: dict[str, Any] = {
+                "xytext": (4, 0),
+                "textcoords": "offset points",
+                "va": "center",
+                "fontsize": 7,
+            }
+            axes.annotate(earned[number], (end, number), annotation_clip=False, **at_the_end)
+    kept, right = int(iterations["options_kept"][-1]), "; right: mean of newest rollouts" if earned else ""
+    axes.set(xlabel="rollouts", ylabel="option", title=f"{kept} options kept; x: died{right}")
     axes.set_ylim(0.3, max(life["number"] for life in lives) + 0.7)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-
-
-@contextmanager
-def _style() -> Iterator[None]:
-    import matplotlib
-
-    with matplotlib.rc_context(STYLE):
-        yield
-
-
-def _colour(number: int) -> str:
-    """The colour of the option of that number, from 1 on."""
-    return COLOURS[(number - 1) % len(COLOURS)]
-
-
-def option_colours(policy: Any) -> tuple[str, ...]:
-    """The colours of the policy's options, in their order: an option keeps its colour as it keeps its number."""
-    return _colours(policy.option_numbers)
-
-
-def _colours(numbers: np.ndarray) -> tuple[str, ...]:
-    return tuple(_colour(int(number)) for number in numbers)
-
-
-def _pale_surface(axes: Axes, returns: ReturnMap) -> None:
-    low, high = returns.returns.min(), returns.returns.max()
-    # The scale ends far above the highest return, so that the map stays a light grey under the colours.
-    axes.pcolormesh(*returns, cmap="Greys", vmin=low, vmax=low + 3.5 * (high - low), shading="nearest", rasterized=True)
-
-
-def _label_map(axes: Axes, title: str, returns: ReturnMap) -> None:
-    axes.set(title=title, xlabel="context $s$", ylabel=r"parameter $\xi$")
-    axes.set(xlim=returns.contexts[[0, -1]], ylim=returns.parameters[[0, -1]])
-
-
-def _number_line(axes: Axes, returns: ReturnMap, number: int, mean: np.ndarray, rules: np.ndarray) -> None:
-    """Write the option's number on its line: mid-way where it rules, else near where it leaves the map."""
-    low, high = returns.parameters[[0, -1]]
-    inside = np.flatnonzero((mean > low) & (mean < high) & (rules if rules.any() else True))
-    if inside.size == 0:
-        return
-    place = inside[inside.size // 2] if rules.any() else inside[max(inside.size - 8, 0)]
-    axes.text(
-        returns.contexts[place],
-        mean[place],
-        str(number),
-        color=_colour(number),
-        fontsize=8,
-        fontweight="bold" if rules.any() else "normal",
-        ha="center",
-        va="center",
-        bbox={
-            "boxstyle": "circle,pad=0.15",
-            "facecolor": "white",
-            "edgecolor": _colour(number),
-            "linewidth": 0.8,
-        },
-    )

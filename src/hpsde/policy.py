@@ -33,6 +33,10 @@ class Option:
     """Return-weighted mean return of the rollouts behind it."""
     number: int
     """What it is called, from its birth on: 1, 2, 3, ...; the index is its place among today's options."""
+    measured_return: float | None = None
+    """Mean return of the newest rollouts that it has made, 20 at most; None where it has made none."""
+    measured_rollouts: int = 0
+    """How many rollouts that is the mean of."""
 
     def mean(self, contexts: Any = None) -> np.ndarray:
         """Mean parameters [C, D] in contexts [C, S]; none are needed where S = 0."""
@@ -58,6 +62,10 @@ class HierarchicalPolicy:
     known_contexts: np.ndarray = field(repr=False)  # contexts of the rollouts learned from, for the summary
     numbers: np.ndarray | None = None  # [O] what each option is called from its birth on; None: nobody counted
     tried: np.ndarray | None = None  # [O] which options have rollouts of their own; None: nobody counted
+    measured_returns: np.ndarray | None = (
+        None  # [O] mean return of the newest rollouts each option made; None: not known
+    )
+    measured_rollouts: np.ndarray | None = None  # [O] how many rollouts those are
     doubts: tuple[Doubt, ...] = ()
     """What the learner is not sure of; empty where nothing speaks against the policy."""
 
@@ -75,7 +83,13 @@ class HierarchicalPolicy:
     def options(self) -> list[Option]:
         """The option policies, in a fixed order."""
         values, numbers = self.mean_returns[self.kept], self.option_numbers
-        return [Option(o, self, float(values[o]), int(numbers[o])) for o in range(len(values))]
+        if self.measured_returns is None or self.measured_rollouts is None:
+            return [Option(o, self, float(values[o]), int(numbers[o])) for o in range(len(values))]
+        means, counts = self.measured_returns[self.kept], self.measured_rollouts[self.kept].astype(int)
+        measured = [float(mean) if count else None for mean, count in zip(means, counts, strict=True)]
+        return [
+            Option(o, self, float(values[o]), int(numbers[o]), measured[o], int(counts[o])) for o in range(len(values))
+        ]
 
     @property
     def option_numbers(self) -> np.ndarray:
@@ -114,6 +128,16 @@ class HierarchicalPolicy:
             advantages = self.gate.warp.inverse(np.asarray(values)[self.kept][:, : len(rows)])
             return advantages + self.units.level(rows)[None]
         return np.repeat(self.mean_returns[self.kept][:, None], len(rows), axis=1)
+
+    @double_precision
+    def expected_deviations(self, contexts: Any = None) -> np.ndarray:
+        """Standard deviation of `expected_returns` [O, C], by what the model knows; NaN without a GP gate."""
+        rows, _ = self._contexts(contexts)
+        if not isinstance(self.gate, GPGate):
+            return np.full((int(self.kept.sum()), len(rows)), np.nan)
+        mean, deviation = gating.expected_moments(self.gate, *self._asked(rows))
+        ends = [self.gate.warp.inverse(np.asarray(mean + sign * deviation)) for sign in (-1.0, 1.0)]
+        return (0.5 * (ends[1] - ends[0]))[self.kept][:, : len(rows)]
 
     @double_precision
     def sample(self, key: Array | int | np.integer, contexts: Any = None) -> np.ndarray:

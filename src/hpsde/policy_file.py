@@ -103,6 +103,9 @@ def _values(policy: HierarchicalPolicy) -> dict[str, Any]:
     numbers = 0 if policy.numbers is None else np.asarray(policy.numbers)
     values["option_numbers"] = np.where(policy.kept, numbers, 0)
     values["option_tried"] = policy.kept if policy.tried is None else np.asarray(policy.tried) & policy.kept
+    means, counts = policy.measured_returns, policy.measured_rollouts
+    values["option_measured_return"] = np.where(policy.kept, 0.0 if means is None else means, 0.0)
+    values["option_measured_rollouts"] = np.where(policy.kept, 0 if counts is None else counts, 0)
     values |= {f"features_{name}": value for name, value in vars(policy.features).items()}
     if not isinstance(policy.gate, GPGate):
         return values | {f"gate_{name}": value for name, value in policy.gate._asdict().items()}
@@ -124,11 +127,13 @@ def _unsaid(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """What earlier versions had no fields for.
 
     Parameters were scaled alone, features without trend, no gate cautious, none of success or failure, all kernels
-    squared exponentials, returns had no level, parameters no bounds; nobody counted options.
+    squared exponentials, returns had no level, parameters no bounds; nobody counted options, nor what they had earned.
     """
     return {
         "option_numbers": np.zeros(len(arrays["kept"]), dtype=np.int64),
         "option_tried": arrays["kept"],
+        "option_measured_return": np.zeros(len(arrays["kept"])),
+        "option_measured_rollouts": np.zeros(len(arrays["kept"]), dtype=np.int64),
         "units_parameter_axes": np.eye(len(arrays["units_parameter_scale"])),
         "units_return_level": level.none(len(arrays["units_context_scale"])),
         "units_parameter_low": np.full(len(arrays["units_parameter_scale"]), -np.inf),
@@ -157,6 +162,8 @@ def _assemble(
         known_contexts=arrays["known_contexts"],
         numbers=arrays["option_numbers"] if arrays["option_numbers"].any() else None,
         tried=arrays["option_tried"],
+        measured_returns=arrays["option_measured_return"],
+        measured_rollouts=arrays["option_measured_rollouts"],
         doubts=doubts,
     )
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from hpsde._summary import option_summaries
 from hpsde.commands._options import ExecutorOptions, print_json
+from hpsde.policy import HierarchicalPolicy
 from hpsde.runs.files import write_json
 from hpsde.runs.folder import RESULT
 from hpsde.runs.run import Run
@@ -17,7 +19,7 @@ def learn_and_report(run: Run, options: ExecutorOptions, saved: bool, **argument
 
     with count_compilations() as compilations:
         policy = run.learn(**options.executor_arguments(), **arguments)
-    result = _result(run) | {"compilations": compilations.count}
+    result = _result(run, policy) | {"compilations": compilations.count}
     write_json(run.folder / RESULT, result)
     if options.json:
         print_json(result)
@@ -25,9 +27,9 @@ def learn_and_report(run: Run, options: ExecutorOptions, saved: bool, **argument
         print(policy.summary(), describe(result, run.folder if saved else None), sep="\n\n")
 
 
-def _result(run: Run) -> dict[str, Any]:
+def _result(run: Run, policy: HierarchicalPolicy) -> dict[str, Any]:
     """The measures of the last policy, and what it cost."""
-    steps, status = run.store.steps(), run.status()
+    steps, status, earned = run.store.steps(), run.status(), policy_returns(policy)
     costs = ("rollouts", "failed", "updates", "ess", "temperature", "flattening", "lower_bound", "warm", "iteration")
     elsewhere = (*costs, "born", "died")
     last = {name: value for name, value in steps[-1].items() if name not in elsewhere}
@@ -36,13 +38,26 @@ def _result(run: Run) -> dict[str, Any]:
         "method": run.config.method,
         "seed": run.config.seed,
         **last,
-        "options": status.options,
+        "options": [life | earned.get(life["number"], {}) for life in status.options],
         "best_return": status.best_return,
         "rollouts": status.done + status.failed,
         "failed": status.failed,
         "ess": steps[-1]["ess"],
         "learner_seconds": sum(step.get("learner_seconds") or 0.0 for step in steps),
         "task_seconds": sum(step.get("task_seconds") or 0.0 for step in steps),
+    }
+
+
+def policy_returns(policy: HierarchicalPolicy) -> dict[int, dict[str, Any]]:
+    """By the number of every option, the return expected of it, as the summary has it, and what it has earned."""
+    return {
+        each.option.number: {
+            "expected_return": each.expected,
+            "expected_deviation": each.deviation,
+            "measured_return": each.option.measured_return,
+            "measured_rollouts": each.option.measured_rollouts,
+        }
+        for each in option_summaries(policy)
     }
 
 

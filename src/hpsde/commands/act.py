@@ -17,6 +17,8 @@ class Command:
     """Use what was learned: the best known parameters for a context, and those of every option, as JSON.
 
     Reads the policy of a run's last learning step, or any policy file. Nothing is asked or learned.
+    Of every option: the return that the model expects in this context, its standard deviation, and
+    the mean return of the newest rollouts that it has made, 20 at most, in whatever context.
     What the learner is not sure of goes to standard error, one line for each doubt.
 
     examples:
@@ -46,9 +48,17 @@ class Command:
             raise InputError(f"--context: expected {policy.context_size} numbers, got {len(self.context)}")
         contexts = [list(self.context)]
         means, values = policy.option_means(contexts)[:, 0], policy.expected_returns(contexts)[:, 0]
+        deviations = policy.expected_deviations(contexts)[:, 0]
         chosen = int(policy.choose(contexts)[0])
         options = [
-            {"number": option.number, "parameters": means[option.index], "expected_return": values[option.index]}
+            {
+                "number": option.number,
+                "parameters": means[option.index],
+                "expected_return": values[option.index],
+                "expected_deviation": deviations[option.index],
+                "measured_return": option.measured_return,
+                "measured_rollouts": option.measured_rollouts,
+            }
             for option in policy.options
         ]
         number = options[chosen]["number"]

@@ -31,7 +31,7 @@ class Command(LearnerOptions):
     context_size: Annotated[int | None, tyro.conf.arg(metavar="S", help_behavior_hint="(default: 0)")] = None
     """How many numbers a context has; 0 if the task is always the same."""
     problem: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None
-    """A TOML file that describes the problem instead (docs/own_function.md)."""
+    """A TOML file that describes the problem instead: initial = "uniform(0, 90)", context_size = 1, bounds, ..."""
 
     def __call__(self) -> None:
         """Make it, and say where it stands."""

@@ -111,7 +111,7 @@ class Command:
         runs = experiment.runs(self.seeds, self.tasks, self.variants)
         examples = [run.name for run in example_runs(experiment)]
         try:
-            with progress_bar(len(runs), enabled=not self.quiet, label="runs") as bar:
+            with progress_bar(len(runs), enabled=not self.quiet, label="runs", learns=False) as bar:
                 rows = run_all(out, runs, self._workers, bar, examples)
         except KeyboardInterrupt:
             done = len(finished_runs(out, runs))

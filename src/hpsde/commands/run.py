@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 
 from hpsde.commands._options import Distribution, ExecutorOptions, LearnerOptions
-from hpsde.errors import InputError
+from hpsde.errors import InputError, RolloutsFailedError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,8 +17,13 @@ class Command(ExecutorOptions, LearnerOptions):
     """Learn a task from rollouts, say what was found, and keep it with --out.
 
     TASK is the name of a task, your own return function as module:function, or a TOML file that
-    describes the problem (docs/own_function.md). With --out every rollout is on disk as soon as it
-    is known: `hpsde resume DIR` goes on after Ctrl-C, a crash or a reboot.
+    describes the problem. With --out every rollout is on disk as soon as it is known: `hpsde resume
+    DIR` goes on after Ctrl-C, a crash or a reboot.
+
+    A return function takes the context and the parameters of one rollout as numpy arrays, without
+    --context the parameters alone, and returns one number: more is better. A TOML file has the keys
+    function = "module:function", contexts = "uniform(3, 8)", initial = "uniform(0, 90)" and, if you
+    like, bounds, rollouts, initial_rollouts, max_options, batched and a table [settings].
 
     examples:
       hpsde run toy-triple
@@ -80,3 +85,8 @@ class Command(ExecutorOptions, LearnerOptions):
             except KeyboardInterrupt:
                 kept = f"go on with: hpsde resume {folder}" if saved else "nothing is kept, for want of --out"
                 raise KeyboardInterrupt(f"interrupted after {run.status().done} rollouts; {kept}") from None
+            except RolloutsFailedError as error:
+                if saved:
+                    raise
+                advice = "Nothing is kept, for want of --out. Mend the cause, then run it again"
+                raise RolloutsFailedError(error.what, advice) from None

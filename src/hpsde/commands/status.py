@@ -17,8 +17,9 @@ class Command:
 
     rollouts: how many there are to be. done, failed, asked: how many there are of each; open: the
     numbers of those asked for and not told. steps: learning steps so far. options_kept: solutions
-    found. options: every option by its number, and after how many rollouts it was born and died
-    (null: it lives). doubts: what the learner is not sure of. running: who is working on it now.
+    found. options: every option by its number, after how many rollouts it was born and died (null:
+    it lives), and the mean return of its newest rollouts, 20 at most. doubts: what the learner is
+    not sure of. running: who is working on it now.
 
     exit codes: 0 done, 2 not the folder of a run.
     """
@@ -28,7 +29,15 @@ class Command:
 
     def __call__(self) -> None:
         """Print it."""
+        import numpy as np
+
+        from hpsde._measured import measured_returns
         from hpsde.runs.ledger import Ledger
 
         with Ledger.open(self.folder) as run:
-            print_json(run.status().as_dict())
+            status, told = run.status().as_dict(), run.rollouts()
+        numbers = np.array([option["number"] for option in status["options"]], dtype=np.int64)
+        means, counts = measured_returns(numbers, told.number, told.returns, told.status != "done")
+        for option, mean, count in zip(status["options"], means, counts, strict=True):
+            option |= {"measured_return": mean if count else None, "measured_rollouts": count}
+        print_json(status)

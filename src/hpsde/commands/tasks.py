@@ -21,4 +21,4 @@ class Command:
             rows.append([task.name, str(task.context_size), str(task.parameter_size), description])
         print(table(["task", "contexts", "parameters", "what it is"], rows))
         families = ", ".join(dict.fromkeys(cell.family for cell in CELLS.values()))
-        print(f"\nand the gauntlet, {len(CELLS)} kinds of random tasks such as ridges-4@17 ({families}): docs/tasks.md")
+        print(f"\nand the gauntlet, {len(CELLS)} kinds of random tasks such as ridges-4@17 ({families})")

@@ -158,8 +158,9 @@ class _Loop:
             if self.failures_in_a_row >= self.max_failures:
                 raise RolloutsFailedError(
                     f"{self.failures_in_a_row} rollouts failed one after the other; the last one, rollout {number}, "
-                    f"because:\n{reason}\nWhat was told is stored. Mend the cause, then go on with: "
-                    f"hpsde resume {self.run.folder} --retry-failed"
+                    f"because:\n{reason}",
+                    "What was told is stored. Mend the cause, then go on with: "
+                    f"hpsde resume {self.run.folder} --retry-failed",
                 )
 
     def learn(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from hpsde.errors import InputError
 from hpsde.runs.jobs import Job, Outcome, check_timeout, evaluate_job
+from hpsde.tasks.task import check_ready
 
 
 @runtime_checkable
@@ -97,6 +98,8 @@ def make_executor(
             f"workers and cluster exclude each other: rollouts run in local processes or on the cluster; "
             f"got workers={workers!r} and cluster={cluster!r}"
         )
+    if cluster is None:
+        check_ready(task)
     if workers is not None:
         from hpsde.runs.local import LocalProcesses
 

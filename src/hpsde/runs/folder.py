@@ -36,8 +36,8 @@ def prepare_folder(folder: Path, overwrite: bool) -> None:
             if not overwrite:
                 known = "a run" if (folder / CONFIG).exists() else "something else"
                 raise InputError(
-                    f"{folder} has {known} in it; give a new or empty folder, go on with a run that is there (resume), "
-                    "or overwrite it (--force, overwrite=True)"
+                    f"{folder} has {known} in it; give a new or empty folder, or go on with a run that is there "
+                    "(resume, or ask and tell). To overwrite it: hpsde run --force, or overwrite=True"
                 )
             with RunLock(folder / LOCK).hold("overwrite"):
                 for name in FILES:

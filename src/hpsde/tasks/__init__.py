@@ -41,7 +41,7 @@ __all__ = [
     "task_names",
 ]
 
-GAUNTLET_FORM = "cell@seed of the gauntlet (docs/tasks.md)"
+GAUNTLET_FORM = "cell@seed of the gauntlet, such as ridges-4@17"
 
 TASKS: dict[str, Callable[[], Task]] = {
     "toy-double": toy_double,

@@ -194,6 +194,13 @@ class MujocoReturns:
     pole: Pole
     margin: float = MARGIN
 
+    def check_ready(self) -> None:
+        """An InputError where MuJoCo is missing."""
+        try:
+            load_mujoco()
+        except ImportError as error:
+            raise InputError(str(error)) from error
+
     def __call__(self, goals: np.ndarray, q: np.ndarray) -> np.ndarray:
         simulated, (low, high) = simulator(self.arm, self.pole), self.arm.limits
         flange, sd = np.empty((len(q), 3)), np.empty((len(q), len(self.arm.spheres)))

@@ -20,6 +20,7 @@ __all__ = [
     "FunctionTask",
     "Task",
     "TaskExtras",
+    "check_ready",
     "check_seeds",
     "check_task",
     "task_extras",
@@ -113,6 +114,17 @@ def check_task(task: Any) -> Task:
             f"task: expected an object with {', '.join(required)}; {type(task).__name__} has no {', '.join(missing)}"
         )
     return task
+
+
+def check_ready(task: Any) -> None:
+    """An InputError where the task, or its return function, says that its rollouts cannot run on this machine.
+
+    It says so by a method `check_ready()` of its own, which raises the error: for want of an extra, say.
+    """
+    for thing in (task, getattr(task, "function", None)):
+        check = getattr(thing, "check_ready", None)
+        if check is not None:
+            check()
 
 
 @dataclass(frozen=True, eq=False)
