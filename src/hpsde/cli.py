@@ -23,6 +23,7 @@ COMMANDS = {
     "create": "make a run whose rollouts you do yourself",
     "ask": "ask such a run what to try",
     "tell": "tell it what came of it",
+    "correct": "correct what was told",
     "status": "say where a run stands",
     "act": "use what was learned: the best parameters for a context",
     "reproduce": "run the experiments of the paper, say which of its claims hold",

@@ -42,3 +42,7 @@ class RunLockedError(HpsdeError, RuntimeError):
 
 class RolloutsFailedError(HpsdeError, RuntimeError):
     """So many rollouts failed one after the other that a run was stopped."""
+
+
+class FarReturnWarning(UserWarning):
+    """A return that was told is far outside all others. It was taken, and can be corrected."""

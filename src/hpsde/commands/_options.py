@@ -5,6 +5,10 @@ from __future__ import annotations
 import ast
 import json
 import math
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -96,3 +100,15 @@ def check_numbers(name: str, values: tuple[float, ...]) -> None:
     """An error where a number of the command line is not finite."""
     if not all(map(math.isfinite, values)):
         raise InputError(f"--{name}: expected finite numbers, got {' '.join(map(str, values))}")
+
+
+@contextmanager
+def warnings_to_stderr() -> Iterator[None]:
+    """What hpsde warns of becomes a line on standard error each."""
+    from hpsde.errors import FarReturnWarning
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", FarReturnWarning)
+        yield
+    for warning in caught:
+        print(f"hpsde: warning: {warning.message}", file=sys.stderr)

@@ -8,14 +8,15 @@ from typing import Annotated
 
 import tyro
 
-from hpsde.commands._options import check_numbers, print_json
+from hpsde.commands._options import check_numbers, print_json, warnings_to_stderr
 
 
 @dataclass(frozen=True)
 class Command:
     """Tell a run what came of a rollout: its return, or why it failed. Prints the run's status as JSON.
 
-    What was told is on disk when the command ends. It may come in any order, at any time.
+    What was told is on disk when the command ends. It may come in any order, at any time. A return
+    that is far outside all others is taken, with a line on standard error.
 
     examples:
       hpsde tell runs/robot 7 --return -3.2
@@ -44,6 +45,6 @@ class Command:
         if (self.value is None) == (self.failed is None):
             raise InputError("expected --return R or --failed REASON, one of the two")
         check_numbers("parameters", self.parameters)
-        with Ledger.open(self.folder) as run:
+        with Ledger.open(self.folder) as run, warnings_to_stderr():
             run.tell(self.id, self.value, failed=self.failed, parameters=list(self.parameters) or None)
             print_json(run.status().as_dict())

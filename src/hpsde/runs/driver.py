@@ -17,8 +17,9 @@ from hpsde.errors import AskTellError, InputError, RolloutsFailedError
 from hpsde.learning import measure, sample_contexts
 from hpsde.policy import HierarchicalPolicy
 from hpsde.runs.executors import Executor, make_executor
-from hpsde.runs.files import write_csv, write_json
-from hpsde.runs.folder import CONFIG, ITERATIONS
+from hpsde.runs.files import write_json
+from hpsde.runs.folder import CONFIG
+from hpsde.runs.iterations import write_iterations
 from hpsde.runs.jobs import Job, Outcome
 from hpsde.runs.making import stored_problem
 from hpsde.runs.run import Run
@@ -205,19 +206,3 @@ def _jobs(rows: Rows, first_ids: dict[int, int], chunk: int) -> list[Job]:
         )
         for place in groups.values()
     ]
-
-
-def write_iterations(run: Run) -> None:
-    """The learning steps as a table for plots: `iterations.csv`. Seconds are summed over the steps; of options born
-    and died, and of doubts, it has how many.
-    """
-    rows, learning, evaluating = [], 0.0, 0.0
-    for record in run.store.steps():
-        learning += record.get("learner_seconds") or 0.0
-        evaluating += record.get("task_seconds") or 0.0
-        counted = {name: len(value) for name, value in record.items() if isinstance(value, list)}
-        counted.pop("numbers", None)  # options_kept says how many
-        plain = {name: value for name, value in record.items() if not isinstance(value, list)}
-        rows.append(plain | counted | {"learner_seconds": learning, "task_seconds": evaluating})
-    if rows:
-        write_csv(run.folder / ITERATIONS, rows)

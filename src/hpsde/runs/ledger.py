@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -11,8 +12,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hpsde._checks import LARGEST, as_numbers, check_count, check_rows, usable_numbers
-from hpsde.errors import FileFormatError, InputError, RunLockedError
+from hpsde.errors import FarReturnWarning, FileFormatError, InputError, RunLockedError
 from hpsde.runs.config import RunConfig, read_config
+from hpsde.runs.far_returns import LEAST, far_returns
 from hpsde.runs.folder import CONFIG, DATABASE, LOCK, LOG
 from hpsde.runs.lock import RunLock
 from hpsde.runs.store import Rows, Store
@@ -24,7 +26,8 @@ Kind = TypeVar("Kind", bound="Ledger")
 class Status:
     """Where a run stands. `open` are the numbers of rollouts that were asked for and not told yet.
 
-    options: every option there has been, as `option_lives` says. doubts: those of the last learning step.
+    options: every option there has been, as `option_lives` says. doubts: those of the last learning step. events: what
+    was corrected or changed since the run was made, and when.
     """
 
     folder: str
@@ -41,6 +44,7 @@ class Status:
     doubts: tuple[dict[str, Any], ...]
     best_return: float | None
     running: dict[str, Any]
+    events: tuple[dict[str, Any], ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """The same as a dictionary."""
@@ -77,7 +81,7 @@ class Ledger:
         """The return of a rollout by its number, or the reason why it failed; lists of ids and returns at once.
 
         parameters: those that were run, where they are not those that were asked. Nothing is taken in unless all of
-        it is in order.
+        it is in order. A return that is far outside all others (far_returns.py) is taken, with a `FarReturnWarning`.
         """
         if self.lock.running:
             raise RunLockedError(
@@ -91,6 +95,7 @@ class Ledger:
         returns = None if value is None else _returns(value if many else [value], len(ids))
         reason = None if failed is None else str(failed) or "no reason given"
         executed = None if parameters is None else self._executed(ids, parameters if many else [parameters], reason)
+        far = [] if returns is None else self._far(ids, returns)
         self.store.tell(
             (
                 number,
@@ -100,6 +105,38 @@ class Ledger:
             )
             for i, number in enumerate(ids)
         )
+        for message in far:
+            warnings.warn(message, FarReturnWarning, stacklevel=2)
+
+    def _far(self, ids: list[int], returns: np.ndarray) -> list[str]:
+        """What is to be said of returns that are far outside all others."""
+        count, low, high = self.store.extent()
+        if count >= LEAST and np.all((returns >= low) & (returns <= high)):
+            return []
+        before, messages = self.store.returns(), []
+        for i in np.flatnonzero(far_returns(before, returns)):
+            others = np.concatenate([before, np.delete(returns, i)])
+            messages.append(
+                f"the return {returns[i]:g} of rollout {ids[i]} is far outside all others, which lie between "
+                f"{others.min():g} and {others.max():g}. It was taken; if it is wrong, correct it: "
+                f"hpsde correct {self.folder} {ids[i]} --return R"
+            )
+        return messages
+
+    def note_correction(
+        self, id: Any, value: Any = None, *, failed: str | None = None, drop: bool = False, reason: str | None = None
+    ) -> None:
+        """Write down what `Run.correct` says. Nothing is learned anew yet, but whoever loads the learner does so."""
+        if (value is not None) + (failed is not None) + bool(drop) != 1:
+            raise InputError("a correction needs a return, the reason of a failure, or drop: expected one of the three")
+        (number,) = _ids([id])
+        why = None if reason is None else str(reason)
+        if value is not None:
+            outcome: tuple[float | None, str | None] = float(_returns([value], 1)[0]), None
+        else:
+            outcome = None, f"dropped: {why or 'no reason given'}" if drop else str(failed) or "no reason given"
+        self.store.correct(number, *outcome, why)
+        self.log(f"corrected rollout {number}: {outcome[1] or outcome[0]}")
 
     def _executed(self, ids: list[int], parameters: Any, reason: str | None) -> np.ndarray:
         """Parameters [N, D] that were run in place of those asked."""
@@ -128,6 +165,7 @@ class Ledger:
             doubts=tuple(records[-1].get("doubts", [])) if records else (),
             best_return=self.store.best_return(),
             running=self.lock.holder(),
+            events=tuple(event.as_dict() for event in self.store.events()),
         )
 
     def rollouts(self) -> Rows:

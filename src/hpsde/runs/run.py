@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpsde._checks import check_count
-from hpsde._doubt_entries import doubt_entries
 from hpsde.ask_tell import Learner, made_by
 from hpsde.bounds import FROM_INITIAL, are_initial
 from hpsde.errors import InputError, StorageError
@@ -20,11 +19,12 @@ from hpsde.policy import HierarchicalPolicy
 from hpsde.rollouts import rollout_seed
 from hpsde.runs.config import RunConfig
 from hpsde.runs.files import json_ready, write_json
-from hpsde.runs.folder import CONFIG, DATABASE, POLICY, STATE, prepare_folder
+from hpsde.runs.folder import CONFIG, DATABASE, ITERATIONS, POLICY, RESULT, STATE, prepare_folder
+from hpsde.runs.iterations import write_iterations
 from hpsde.runs.ledger import Ledger
 from hpsde.runs.lock import WAIT_SECONDS
 from hpsde.runs.making import make_config
-from hpsde.runs.replay import catch_up, load_learner, observe
+from hpsde.runs.replay import catch_up, load_learner, observe, state_origin, step_record
 from hpsde.runs.state import save_state
 from hpsde.runs.store import Store
 from hpsde.tasks.task import check_task
@@ -56,6 +56,7 @@ class Run(Ledger):
     def __init__(self, folder: Path, config: RunConfig, task: Any = None):
         super().__init__(folder, config, None if task is None else check_task(task))
         self._learner: Learner | None = None
+        self._seen_events = 0  # how many events the learner in memory knows of
 
     @classmethod
     def create(
@@ -152,6 +153,25 @@ class Run(Ledger):
             for i in range(len(rows))
         ]
 
+    def correct(
+        self,
+        id: Any,
+        value: Any = None,
+        *,
+        failed: str | None = None,
+        drop: bool = False,
+        reason: str | None = None,
+    ) -> None:
+        """Another outcome of a rollout that was told: a return, or why it failed, or with `drop` none at all.
+
+        What was told before stays in the database, with the time and the `reason`. What was proposed stays as it was.
+        The learning steps that had used the wrong value are done anew.
+        """
+        with self.lock.hold("correct", wait=WAIT_SECONDS):
+            self.note_correction(id, value, failed=failed, drop=drop, reason=reason)
+            if self.store.position()[2]:
+                self.learner()
+
     @property
     def policy(self) -> HierarchicalPolicy:
         """The policy learned from all rollouts told so far; learns from those that are new."""
@@ -163,16 +183,26 @@ class Run(Ledger):
     def learner(self) -> Learner:
         """The learner as it stands: from memory, or from the folder when another process has moved the run on."""
         if self._learner is None or not self._is_current(self._learner):
-            learner, stored = load_learner(self.store, self.config, self.task, self.folder / STATE)
+            learner, stored, records = load_learner(self.store, self.config, self.task, self.folder / STATE)
             if stored < learner.info.updates:
                 self._save(learner)
+            if records:
+                self.store.replace_steps({step: json_ready(record) for step, record in records.items()})
+                self._renew_tables()
             catch_up(learner, self.store)
-            self._learner = learner
+            self._learner, self._seen_events = learner, len(self.store.events())
         return self._learner
+
+    def _renew_tables(self) -> None:
+        """What was written of learning steps before they were done anew holds no longer."""
+        if (self.folder / ITERATIONS).exists():
+            write_iterations(self)
+        (self.folder / RESULT).unlink(missing_ok=True)
 
     def _is_current(self, learner: Learner) -> bool:
         _, asks, steps = self.store.position()
-        return (learner.proposals, learner.info.updates) == (asks, steps)
+        known = learner.proposals, learner.info.updates, self._seen_events
+        return known == (asks, steps, len(self.store.events()))
 
     def learn_step(self, more: Callable[[HierarchicalPolicy], dict[str, Any]] | None = None) -> dict[str, Any]:
         """Learn from all that was told since the last step; its record, with `more` of the policy. Needs the lock."""
@@ -182,16 +212,8 @@ class Run(Ledger):
         with self._forgetting():
             observe(learner, new, np.full(len(new), True))
             policy = learner.update()
-            record = {
-                "iteration": learner.info.updates - 1,
-                "batch_mean_return": float(returns.mean()) if len(returns) else None,
-                **learner.info.as_dict(),
-                "numbers": policy.option_numbers,
-                "doubts": doubt_entries(policy.doubts),
-                "learner_seconds": time.perf_counter() - started,
-                **({} if more is None else more(policy)),
-            }
-            record = json_ready(record)
+            record = step_record(learner, returns, started)
+            record = json_ready(record | ({} if more is None else more(policy)))
             self.store.add_step(learner.info.updates, new.id, record)
         self._save(learner)
         return record
@@ -200,7 +222,7 @@ class Run(Ledger):
         """The policy first: where the state is up to date, the policy is."""
         try:
             learner.policy.save(self.folder / POLICY)
-            save_state(learner, self.folder / STATE, self.config.run)
+            save_state(learner, self.folder / STATE, state_origin(self.store, self.config))
         except OSError as error:
             raise StorageError(f"{self.folder} cannot be written: {error}. No rollout is lost") from error
 
