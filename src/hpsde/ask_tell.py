@@ -17,7 +17,7 @@ from hpsde.bounds import FROM_INITIAL, Within, are_initial, make_bounds
 from hpsde.errors import AskTellError, InputError
 from hpsde.initial import make_initial
 from hpsde.policy import HierarchicalPolicy
-from hpsde.rollouts import INITIAL, Rollouts
+from hpsde.rollouts import GIVEN, INITIAL, Rollouts
 from hpsde.settings import Settings, changed_settings
 
 # What the seed is split for: every use of randomness has its own stream.
@@ -182,11 +182,7 @@ class Learner(ABC):
         """
         asked = self._asked
         count = None if asked is None else len(asked.contexts)
-        xi = check_rows("parameters", parameters, self.parameter_size, count)
-        if len(xi) == 0:
-            raise InputError("tell needs at least one rollout; got 0 rows")
-        rows = self.check_contexts(contexts, len(xi), "tell")
-        values, lost = check_returns(returns, len(xi), failed)
+        rows, xi, values, lost = self.check_told("tell", contexts, parameters, returns, failed, count)
         if asked is not None:
             _check_same_contexts(rows, asked.contexts)
         behaviour = np.zeros(len(xi), dtype=np.int64) if asked is None else asked.behaviour
@@ -195,6 +191,31 @@ class Learner(ABC):
         number = np.zeros(len(xi), dtype=np.int64) if asked is None else asked.number
         self.observe(rows, xi, values, lost, option, behaviour, number)
         self._asked = None
+
+    def add(self, contexts: Any, parameters: Any, returns: Any, *, failed: Any = None) -> None:
+        """Rollouts made elsewhere, such as demonstrations or old logs; their density is estimated.
+
+        They count among the first rollouts. It may be called at any time, also between `ask` and `tell`.
+        """
+        rows, xi, values, lost = self.check_told("add", contexts, parameters, returns, failed)
+        who = np.zeros(len(xi), dtype=np.int64)
+        self.observe(rows, xi, values, lost, who + INITIAL, who + GIVEN, who)
+
+    def check_told(
+        self,
+        caller: str,
+        contexts: Any,
+        parameters: Any,
+        returns: Any,
+        failed: Any = None,
+        count: int | None = None,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Contexts [N, S], parameters [N, D], returns [N] and which of them failed [N], if they fit together."""
+        xi = check_rows("parameters", parameters, self.parameter_size, count)
+        if len(xi) == 0:
+            raise InputError(f"{caller} needs at least one rollout; got 0 rows")
+        rows = self.check_contexts(contexts, len(xi), caller)
+        return rows, xi, *check_returns(returns, len(xi), failed)
 
     def observe(
         self,
@@ -227,7 +248,7 @@ class Learner(ABC):
             raise InputError(
                 "parameters must be possible under the initial policy, whose rollouts these are; row "
                 f"{bad[0]}, {parameters[bad[0]].tolist()}, has density 0 ({len(bad)} such). Give an "
-                "`initial` that covers them, or samples, whose density is estimated"
+                "`initial` that covers them, or add them as data from elsewhere, whose density is estimated"
             )
 
     def forget_asked(self) -> None:

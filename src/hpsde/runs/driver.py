@@ -16,6 +16,7 @@ from hpsde._progress import ProgressBar, doubts_marker, progress_bar
 from hpsde.errors import AskTellError, InputError, RolloutsFailedError
 from hpsde.learning import measure, sample_contexts
 from hpsde.policy import HierarchicalPolicy
+from hpsde.runs.events import added_count
 from hpsde.runs.executors import Executor, make_executor
 from hpsde.runs.files import write_json
 from hpsde.runs.folder import CONFIG
@@ -107,6 +108,7 @@ class _Loop:
         self.max_failures, self.interrupted = max_failures, interrupted
         self.failures_in_a_row = 0
         self.task_seconds = 0.0
+        self.added = added_count(run.store.events())  # rollouts made elsewhere: they cost nothing
         self.shown: dict[str, Any] = {}
 
     def until_done(self) -> None:
@@ -117,7 +119,7 @@ class _Loop:
                 self.evaluate(self.run.store.rows("status = 'asked'"))
             elif counts["done"] >= 2 and self.run.store.new_usable():
                 self.learn()
-            elif sum(counts.values()) < self.run.config.rollouts:
+            elif sum(counts.values()) - self.added < self.run.config.rollouts:
                 self.ask(counts)
             elif counts["done"] < 2:
                 raise AskTellError(
@@ -131,7 +133,8 @@ class _Loop:
     def ask(self, counts: dict[str, int]) -> None:
         """Store the next rollouts to evaluate."""
         config, done = self.run.config, sum(counts.values())
-        count = min(config.batch if done else config.initial_rollouts, config.rollouts - done)
+        first = config.initial_rollouts - done if done == self.added else 0
+        count = min(first if first > 0 else config.batch, config.rollouts + self.added - done)
         contexts = sample_contexts(self.run.task, config.seed, self.run.store.position()[1], count)
         self.run.propose(contexts, by_policy=counts["done"] >= config.initial_rollouts)
 
@@ -181,7 +184,7 @@ class _Loop:
 
     def show(self, counts: dict[str, int], under_way: int) -> None:
         """Bring the progress bar up to date."""
-        done, failed = counts["done"] + counts["failed"], counts["failed"]
+        done, failed = counts["done"] + counts["failed"] - self.added, counts["failed"]
         self.bar.update(done, under_way=under_way, failed=failed or None, **self.shown)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hpsde.rollouts import REPLACED
+from hpsde.rollouts import GIVEN, REPLACED
 
 VERSION = 3
 """Of the database; since this one it has events."""
@@ -27,11 +27,12 @@ CREATE TABLE events (
     content TEXT NOT NULL
 ) STRICT;
 """
-CORRECTED, RELEARNED = "corrected", "relearned"
+CORRECTED, RELEARNED, ADDED = "corrected", "relearned", "added"
 # The whole numbers that the content of an event must have.
 _NUMBERS: dict[str, tuple[str, ...]] = {
     CORRECTED: ("rollout", "step", "last"),
     RELEARNED: ("step",),
+    ADDED: ("rollout", "last"),
 }
 
 
@@ -49,7 +50,7 @@ class Event:
 
     def as_dict(self) -> dict[str, Any]:
         """For people: without the records of learning steps that were replaced."""
-        shown = {name: value for name, value in self.content.items() if name not in ("last", "records")}
+        shown = {name: value for name, value in self.content.items() if name != "records"}
         return {"event": self.number, "at": self.at, "kind": self.kind, **shown}
 
 
@@ -70,7 +71,7 @@ def of_kind(events: Sequence[Event], kind: str) -> list[Event]:
 
 
 def made_by(events: Sequence[Event], id: np.ndarray, policy: np.ndarray) -> np.ndarray:
-    """Who made the rollouts [N]: the learning step of the policy, 0 for the initial one, or REPLACED.
+    """Who made the rollouts [N]: the learning step of the policy, 0 for the initial one, GIVEN or REPLACED.
 
     A correction replaces the policies of the learning steps that had used the wrong value. What they had proposed until
     then comes from policies that are no longer known.
@@ -79,7 +80,14 @@ def made_by(events: Sequence[Event], id: np.ndarray, policy: np.ndarray) -> np.n
     for event in of_kind(events, CORRECTED):
         if event["step"]:
             behaviour[(policy >= event["step"]) & (id <= event["last"])] = REPLACED
+    for event in of_kind(events, ADDED):
+        behaviour[(id >= event["rollout"]) & (id <= event["last"])] = GIVEN
     return behaviour
+
+
+def added_count(events: Sequence[Event]) -> int:
+    """How many rollouts were made elsewhere."""
+    return sum(event["last"] - event["rollout"] + 1 for event in of_kind(events, ADDED))
 
 
 def revision(events: Sequence[Event]) -> int:

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from hpsde._checks import LARGEST, as_numbers, check_count, check_rows, usable_numbers
 from hpsde.errors import FarReturnWarning, FileFormatError, InputError, RunLockedError
 from hpsde.runs.config import RunConfig, read_config
+from hpsde.runs.events import added_count
 from hpsde.runs.far_returns import LEAST, far_returns
 from hpsde.runs.folder import CONFIG, DATABASE, LOCK, LOG
 from hpsde.runs.lock import RunLock
@@ -22,10 +23,20 @@ from hpsde.runs.store import Rows, Store
 Kind = TypeVar("Kind", bound="Ledger")
 
 
+class Told(NamedTuple):
+    """What came of a rollout: its return, or why it failed, and the parameters that were run where not those asked."""
+
+    id: Any
+    value: Any = None
+    failed: str | None = None
+    parameters: Any = None
+
+
 @dataclass(frozen=True)
 class Status:
     """Where a run stands. `open` are the numbers of rollouts that were asked for and not told yet.
 
+    added: how many of those done were made elsewhere, beside the `rollouts` that there are to be.
     options: every option there has been, as `option_lives` says. doubts: those of the last learning step. events: what
     was corrected or changed since the run was made, and when.
     """
@@ -44,6 +55,7 @@ class Status:
     doubts: tuple[dict[str, Any], ...]
     best_return: float | None
     running: dict[str, Any]
+    added: int = 0
     events: tuple[dict[str, Any], ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
@@ -83,30 +95,43 @@ class Ledger:
         parameters: those that were run, where they are not those that were asked. Nothing is taken in unless all of
         it is in order. A return that is far outside all others (far_returns.py) is taken, with a `FarReturnWarning`.
         """
-        if self.lock.running:
-            raise RunLockedError(
-                f"{self.folder} is being run by process {self.lock.holder().get('process', '?')}, which tells its "
-                "rollouts itself"
-            )
-        ids = _ids(id)
         many = np.ndim(id) > 0
+        ids = _ids(id)
         if (value is None) == (failed is None):
             raise InputError("tell needs a return or, if the rollout failed, the reason why: expected one of the two")
         returns = None if value is None else _returns(value if many else [value], len(ids))
         reason = None if failed is None else str(failed) or "no reason given"
         executed = None if parameters is None else self._executed(ids, parameters if many else [parameters], reason)
-        far = [] if returns is None else self._far(ids, returns)
-        self.store.tell(
-            (
-                number,
-                None if returns is None else float(returns[i]),
-                reason,
-                None if executed is None else executed[i],
+        values = [None] * len(ids) if returns is None else returns.tolist()
+        done = [None] * len(ids) if executed is None else list(executed)
+        self._take_in([(*outcome[:2], reason, outcome[2]) for outcome in zip(ids, values, done, strict=True)])
+
+    def tell_each(self, told: Sequence[Told]) -> None:
+        """Outcomes of several rollouts, returns and failures alike. All of them are taken in, or none."""
+        ids = _ids([each.id for each in told])
+        wrong = [each.id for each in told if (each.value is None) == (each.failed is None)]
+        if wrong:
+            raise InputError(f"rollout {wrong[0]}: expected a return, or the reason why it failed; one of the two")
+        outcomes = []
+        for number, each in zip(ids, told, strict=True):
+            reason = None if each.failed is None else str(each.failed) or "no reason given"
+            value = None if each.value is None else float(_returns([each.value], 1)[0])
+            done = None if each.parameters is None else self._executed([number], [each.parameters], reason)[0]
+            outcomes.append((number, value, reason, done))
+        self._take_in(outcomes)
+
+    def _take_in(self, outcomes: list[tuple[int, float | None, str | None, Any]]) -> None:
+        """Store checked outcomes, each (id, return, reason, executed), and warn of returns far outside all others."""
+        if self.lock.running:
+            raise RunLockedError(
+                f"{self.folder} is being run by process {self.lock.holder().get('process', '?')}, which tells its "
+                "rollouts itself"
             )
-            for i, number in enumerate(ids)
-        )
+        returns = {number: value for number, value, _, _ in outcomes if value is not None}
+        far = self._far(list(returns), np.array(list(returns.values()))) if returns else []
+        self.store.tell(outcomes)
         for message in far:
-            warnings.warn(message, FarReturnWarning, stacklevel=2)
+            warnings.warn(message, FarReturnWarning, stacklevel=3)
 
     def _far(self, ids: list[int], returns: np.ndarray) -> list[str]:
         """What is to be said of returns that are far outside all others."""
@@ -151,7 +176,7 @@ class Ledger:
 
     def status(self) -> Status:
         """Where the run stands. Changes nothing, and can be asked while the run is running."""
-        records = self.store.steps()
+        records, events = self.store.steps(), self.store.events()
         return Status(
             folder=str(self.folder),
             name=self.config.name,
@@ -165,7 +190,8 @@ class Ledger:
             doubts=tuple(records[-1].get("doubts", [])) if records else (),
             best_return=self.store.best_return(),
             running=self.lock.holder(),
-            events=tuple(event.as_dict() for event in self.store.events()),
+            added=added_count(events),
+            events=tuple(event.as_dict() for event in events),
         )
 
     def rollouts(self) -> Rows:

@@ -23,7 +23,7 @@ from hpsde.runs.folder import CONFIG, DATABASE, ITERATIONS, POLICY, RESULT, STAT
 from hpsde.runs.iterations import write_iterations
 from hpsde.runs.ledger import Ledger
 from hpsde.runs.lock import WAIT_SECONDS
-from hpsde.runs.making import make_config
+from hpsde.runs.making import make_config, make_learner
 from hpsde.runs.replay import catch_up, load_learner, observe, state_origin, step_record
 from hpsde.runs.state import save_state
 from hpsde.runs.store import Store
@@ -152,6 +152,19 @@ class Run(Ledger):
             )
             for i in range(len(rows))
         ]
+
+    def add(self, contexts: Any, parameters: Any, returns: Any, *, source: str = "run.add") -> range:
+        """Rollouts made elsewhere, such as demonstrations or old logs: contexts [N, S] (None where S = 0), parameters
+        [N, D], returns [N]; their numbers. All of them are taken in, or none.
+
+        They count among the first rollouts, so that they stand in for initial ones, but not among those that the run
+        was made for (`rollouts`). The density that they came from is estimated. `source` is for the books.
+        """
+        rows, xi, values, _ = make_learner(self.config, self.task).check_told("add", contexts, parameters, returns)
+        with self.lock.hold("add", wait=WAIT_SECONDS):
+            ids = self.store.add_given(rows, xi, values, self.config.seed, str(source))
+        self.log(f"added {len(ids)} rollouts from {source}")
+        return ids
 
     def correct(
         self,

@@ -19,7 +19,7 @@ import numpy as np
 from hpsde._checks import LARGEST, usable_numbers
 from hpsde._doubt_entries import doubts_from
 from hpsde.errors import AskTellError, FileFormatError, StorageError
-from hpsde.rollouts import REPLACED
+from hpsde.rollouts import REPLACED, rollout_seed
 from hpsde.runs import corrections, events
 from hpsde.runs.events import VERSION, Event, migrate, no_such_rollout, now
 
@@ -191,6 +191,26 @@ class Store:
                         number,
                     ),
                 )
+
+    def add_given(
+        self, contexts: np.ndarray, parameters: np.ndarray, returns: np.ndarray, seed: int, source: str
+    ) -> range:
+        """Rollouts that were made elsewhere, as an ask of their own; their numbers."""
+        at, (last, asks, _) = now(), self.position()
+        ids = range(last + 1, last + 1 + len(returns))
+        with self._writing() as connection:
+            migrate(connection)
+            connection.executemany(
+                'INSERT INTO rollouts (id, ask, status, context, parameters, option, "return", seed, policy, asked_at, '
+                "told_at) VALUES (?, ?, 'done', ?, ?, -1, ?, ?, 0, ?, ?)",
+                [
+                    (number, asks + 1, _text(s), _text(xi), float(value), rollout_seed(seed, number), at, at)
+                    for number, s, xi, value in zip(ids, contexts, parameters, returns, strict=True)
+                ],
+            )
+            content = {"rollout": ids[0], "last": ids[-1], "source": storable_text(source)}
+            events.add_event(connection, events.ADDED, content)
+        return ids
 
     def reopen_failed(self) -> int:
         """Rollouts that failed, and that nothing was learned since, are asked for again, unless somebody has corrected
