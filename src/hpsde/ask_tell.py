@@ -87,6 +87,8 @@ class Learner(ABC):
 
     # The dataclass of its settings.
     SETTINGS: ClassVar[type] = Settings
+    # The settings that the first learning step decides on, once and for all.
+    FIXED: ClassVar[tuple[str, ...]] = ("features", "feature_count")
     # What a learner must remember besides its rollouts to go on to the bit.
     STATE: ClassVar[tuple[str, ...]] = ("info", "proposals", "_policy", "_policy_rollouts")
 
@@ -132,6 +134,15 @@ class Learner(ABC):
     @abstractmethod
     def _estimate(self, key: Array, usable: np.ndarray) -> HierarchicalPolicy:
         """The policy from the usable rollouts [N]; `info` says how it went."""
+
+    def change_settings(self, changes: dict[str, Any]) -> None:
+        """Other settings by name, from the next proposal and the next learning step on."""
+        if self.info.updates and (fixed := [name for name in self.FIXED if name in changes]):
+            raise InputError(
+                f"{fixed[0]}: the first learning step has decided on it. Make a new run with the setting, and give it "
+                "the rollouts of this one: hpsde export, hpsde import"
+            )
+        self.settings = changed_settings(self.SETTINGS, self.settings, changes)
 
     def recall(self, contexts: np.ndarray, option: np.ndarray) -> None:  # noqa: B027 - not all learners need it
         """The present policy chose these options [N] in contexts [N, S]; `propose` has said so already."""

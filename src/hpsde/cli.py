@@ -25,6 +25,8 @@ COMMANDS = {
     "tell": "tell it what came of it",
     "correct": "correct what was told",
     "import": "give a run rollouts that were made elsewhere",
+    "extend": "plan more rollouts for a run",
+    "set": "change settings of a run's learner",
     "status": "say where a run stands",
     "act": "use what was learned: the best parameters for a context",
     "reproduce": "run the experiments of the paper, say which of its claims hold",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import numpy as np
@@ -12,7 +12,7 @@ from hpsde import discovery, gaussian, gp, latent, level, scouting
 from hpsde._padding import pad_rows, padded_size
 from hpsde._precision import double_precision
 from hpsde._shapes import Array
-from hpsde.algorithm import Memory, StepInfo, combinations, judged, reestimate, share_outside
+from hpsde.algorithm import Memory, StepInfo, combinations, judged, reestimate, share_outside, with_slots
 from hpsde.ask_tell import DENSITY, Info, Learner, Proposal
 from hpsde.behaviours import History
 from hpsde.doubts import Doubt, Signs, find_doubts
@@ -47,6 +47,7 @@ class HPSDE(Learner):
     """
 
     STATE: ClassVar[tuple[str, ...]] = (*Learner.STATE, "_history", "_frame", "_memory")
+    FIXED: ClassVar[tuple[str, ...]] = (*Learner.FIXED, "trend", "whitening")
 
     settings: Settings
 
@@ -55,6 +56,12 @@ class HPSDE(Learner):
         self._frame: Frame | None = None
         self._memory = Memory()
         self._conditioned: tuple[int, gp.GP] | None = None  # the landscape's process, and after how many updates
+
+    @double_precision
+    def change_settings(self, changes: dict[str, Any]) -> None:
+        """Options keep their numbers where there may be more of them than before."""
+        super().change_settings(changes)
+        self._memory = with_slots(self._memory, self.settings.max_options)
 
     def _draw(self, key: Array, rows: np.ndarray, policy: HierarchicalPolicy) -> Proposal:
         key_option, key_noise, key_scouts = jax.random.split(key, 3)

@@ -82,7 +82,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
     """'kappa=2' as ('kappa', 2): a number, True, False or None where it reads as one, else the text."""
     name, equals, value = text.partition("=")
     if not name or not equals:
-        raise InputError(f"--set takes NAME=VALUE, like kappa=2; got {text!r}")
+        raise InputError(f"a setting is NAME=VALUE, like kappa=2; got {text!r}")
     try:
         return name.replace("-", "_"), ast.literal_eval(value)
     except (ValueError, SyntaxError, RecursionError, MemoryError):

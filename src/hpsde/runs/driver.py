@@ -8,7 +8,6 @@ depends neither on where they are evaluated nor on how many at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from hpsde._checks import check_count
@@ -18,8 +17,6 @@ from hpsde.learning import measure, sample_contexts
 from hpsde.policy import HierarchicalPolicy
 from hpsde.runs.events import added_count
 from hpsde.runs.executors import Executor, make_executor
-from hpsde.runs.files import write_json
-from hpsde.runs.folder import CONFIG
 from hpsde.runs.iterations import write_iterations
 from hpsde.runs.jobs import Job, Outcome
 from hpsde.runs.making import stored_problem
@@ -57,7 +54,7 @@ def drive(
     with run.lock.hold("run"):
         run.task = _task(run, task)
         if rollouts is not None:
-            _extend(run, rollouts)
+            run.extend(rollouts)
         if retry_failed:
             run.log(f"{run.store.reopen_failed()} failed rollouts are tried again")
         with (
@@ -72,14 +69,6 @@ def drive(
                 write_iterations(run)
         run.log("done")
         return run.policy
-
-
-def _extend(run: Run, rollouts: int) -> None:
-    """More rollouts than was said when the run was made."""
-    if check_count("rollouts", rollouts, 2) < run.config.rollouts:
-        raise InputError(f"rollouts: this run has {run.config.rollouts}; expected at least as many, got {rollouts}")
-    run.config = replace(run.config, rollouts=rollouts)
-    write_json(run.folder / CONFIG, run.config.as_dict())
 
 
 def _task(run: Run, task: Any) -> Any:

@@ -27,12 +27,14 @@ CREATE TABLE events (
     content TEXT NOT NULL
 ) STRICT;
 """
-CORRECTED, RELEARNED, ADDED = "corrected", "relearned", "added"
+CORRECTED, RELEARNED, ADDED, EXTENDED, SET = "corrected", "relearned", "added", "extended", "set"
 # The whole numbers that the content of an event must have.
 _NUMBERS: dict[str, tuple[str, ...]] = {
     CORRECTED: ("rollout", "step", "last"),
     RELEARNED: ("step",),
     ADDED: ("rollout", "last"),
+    EXTENDED: ("rollouts", "before"),
+    SET: ("step",),
 }
 
 
@@ -62,6 +64,8 @@ def read_event(number: int, at: str, kind: str, text: str) -> Event:
     for name in _NUMBERS[kind]:
         if type(content.get(name)) is not int or not 0 <= content[name] < 2**63:
             raise ValueError(f"{name}: {str(content.get(name))[:60]!r} is not a whole number")
+    if kind == SET and not isinstance(content.get("settings"), dict):
+        raise ValueError(f"settings: {str(content.get('settings'))[:60]!r} are not values by name")
     return Event(number, at, kind, content)
 
 

@@ -14,10 +14,11 @@ import numpy as np
 from hpsde._checks import LARGEST, as_numbers, check_count, check_rows, usable_numbers
 from hpsde.errors import FarReturnWarning, FileFormatError, InputError, RunLockedError
 from hpsde.runs.config import RunConfig, read_config
-from hpsde.runs.events import added_count
+from hpsde.runs.events import EXTENDED, added_count
 from hpsde.runs.far_returns import LEAST, far_returns
 from hpsde.runs.folder import CONFIG, DATABASE, LOCK, LOG
-from hpsde.runs.lock import RunLock
+from hpsde.runs.lock import WAIT_SECONDS, RunLock
+from hpsde.runs.plans import planned
 from hpsde.runs.store import Rows, Store
 
 Kind = TypeVar("Kind", bound="Ledger")
@@ -67,9 +68,10 @@ class Ledger:
     """A run as one who tells it or looks at it sees it. `Run` is a ledger that can also ask and learn."""
 
     def __init__(self, folder: Path, config: RunConfig, task: Any = None):
-        self.folder, self.config, self.task = folder, config, task
+        self.folder, self.made_with, self.task = folder, config, task
         self.lock = RunLock(folder / LOCK)
         self.store = Store(folder / DATABASE, config.context_size, config.parameter_size)
+        self.config = planned(config, self.store.events())
 
     @classmethod
     def open(cls: type[Kind], folder: str | Path, *, task: Any = None) -> Kind:
@@ -174,6 +176,18 @@ class Ledger:
             make_learner(self.config, self.task).check_possible(asked.contexts[place], executed, asked.policy[place])
         return executed
 
+    def extend(self, rollouts: int) -> None:
+        """There are to be more rollouts in all than was said at first."""
+        with self.lock.hold("extend", wait=WAIT_SECONDS):
+            events = self.store.events()
+            before = planned(self.made_with, events).rollouts
+            if check_count("rollouts", rollouts, 2) < before:
+                raise InputError(f"rollouts: this run has {before}; expected at least as many, got {rollouts}")
+            if rollouts > before:
+                self.store.add_event(EXTENDED, {"rollouts": int(rollouts), "before": before})
+                self.log(f"extended from {before} to {rollouts} rollouts")
+            self.config = planned(self.made_with, self.store.events())
+
     def status(self) -> Status:
         """Where the run stands. Changes nothing, and can be asked while the run is running."""
         records, events = self.store.steps(), self.store.events()
@@ -181,7 +195,7 @@ class Ledger:
             folder=str(self.folder),
             name=self.config.name,
             method=self.config.method,
-            rollouts=self.config.rollouts,
+            rollouts=planned(self.made_with, events).rollouts,
             **self.store.counts(),
             open=tuple(self.store.open_ids()),
             steps=len(records),

@@ -16,10 +16,12 @@ from hpsde._doubt_entries import doubt_entries
 from hpsde.ask_tell import Learner
 from hpsde.errors import FileFormatError
 from hpsde.runs.config import RunConfig
-from hpsde.runs.events import outdated_from, revision
+from hpsde.runs.events import Event, outdated_from, revision
 from hpsde.runs.making import make_learner
+from hpsde.runs.plans import changes_after, planned_first
 from hpsde.runs.state import load_state
 from hpsde.runs.store import Rows, Store
+from hpsde.settings import changed_settings
 
 
 class Loaded(NamedTuple):
@@ -33,9 +35,14 @@ class Loaded(NamedTuple):
 
 
 def load_learner(store: Store, config: RunConfig, task: Any, state: Path) -> Loaded:
-    """The learner as it was after the last learning step; as it would have been, where rollouts were corrected."""
+    """The learner as it was after the last learning step; as it would have been, where rollouts were corrected.
+
+    `config` is what was planned at first.
+    """
     rows, (_, _, steps) = store.rows("step IS NOT NULL", order="step, id"), store.position()
-    learner, outdated = make_learner(config, task), outdated_from(store.events())
+    events = store.events()
+    config = planned_first(config, events)
+    learner, outdated = make_learner(config, task), outdated_from(events)
     records: dict[int, dict[str, Any]] = {}
     try:
         if outdated is not None:
@@ -49,13 +56,24 @@ def load_learner(store: Store, config: RunConfig, task: Any, state: Path) -> Loa
     for step in range(1, steps + 1):
         if step > known:
             recall(learner, store, step - 1)
+        _change_settings(learner, events, step - 1, known)
         chosen, started = rows.step == step, time.perf_counter()
         observe(learner, rows, chosen)
         if step > known:
             learner.update()
         if outdated is not None and step >= outdated:
             records[step] = step_record(learner, rows.returns[chosen & (rows.status == "done")], started)
+    _change_settings(learner, events, steps, known)
     return Loaded(learner, known, records)
+
+
+def _change_settings(learner: Learner, events: list[Event], step: int, known: int) -> None:
+    """What was set after a learning step. Of a state that has learned with it since, only the settings change."""
+    changes = changes_after(events, step) if step else {}
+    if changes and step < known:
+        learner.settings = changed_settings(learner.SETTINGS, learner.settings, changes)
+    elif changes:
+        learner.change_settings(changes)
 
 
 def state_origin(store: Store, config: RunConfig) -> str:

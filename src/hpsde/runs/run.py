@@ -18,12 +18,14 @@ from hpsde.methods import DEFAULT_METHOD
 from hpsde.policy import HierarchicalPolicy
 from hpsde.rollouts import rollout_seed
 from hpsde.runs.config import RunConfig
+from hpsde.runs.events import SET
 from hpsde.runs.files import json_ready, write_json
 from hpsde.runs.folder import CONFIG, DATABASE, ITERATIONS, POLICY, RESULT, STATE, prepare_folder
 from hpsde.runs.iterations import write_iterations
 from hpsde.runs.ledger import Ledger
 from hpsde.runs.lock import WAIT_SECONDS
-from hpsde.runs.making import make_config, make_learner
+from hpsde.runs.making import make_config, make_learner, storable_settings
+from hpsde.runs.plans import planned
 from hpsde.runs.replay import catch_up, load_learner, observe, state_origin, step_record
 from hpsde.runs.state import save_state
 from hpsde.runs.store import Store
@@ -185,6 +187,19 @@ class Run(Ledger):
             if self.store.position()[2]:
                 self.learner()
 
+    def set(self, **settings: Any) -> None:
+        """Other settings of the learner, by name, from the next proposal and the next learning step on."""
+        with self.lock.hold("set", wait=WAIT_SECONDS):
+            learner = self.learner()
+            before = {name: getattr(learner.settings, name, None) for name in settings}
+            with self._forgetting():
+                learner.change_settings(json_ready(storable_settings(settings)))
+                after = {name: getattr(learner.settings, name) for name in settings}
+                if after != before:
+                    content = {"settings": after, "before": before, "step": self.store.position()[2]}
+                    self.store.add_event(SET, content)
+                    self.log(f"set {', '.join(f'{name} = {value!r}' for name, value in after.items())}")
+
     @property
     def policy(self) -> HierarchicalPolicy:
         """The policy learned from all rollouts told so far; learns from those that are new."""
@@ -196,7 +211,8 @@ class Run(Ledger):
     def learner(self) -> Learner:
         """The learner as it stands: from memory, or from the folder when another process has moved the run on."""
         if self._learner is None or not self._is_current(self._learner):
-            learner, stored, records = load_learner(self.store, self.config, self.task, self.folder / STATE)
+            self.config = planned(self.made_with, self.store.events())
+            learner, stored, records = load_learner(self.store, self.made_with, self.task, self.folder / STATE)
             if stored < learner.info.updates:
                 self._save(learner)
             if records:

@@ -246,6 +246,12 @@ class Store:
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
             raise FileFormatError(f"{self.path}: an event is damaged: {error}") from error
 
+    def add_event(self, kind: str, content: dict[str, Any]) -> None:
+        """Something that changes no rollout."""
+        with self._writing() as connection:
+            migrate(connection)
+            events.add_event(connection, kind, content)
+
     def add_step(self, step: int, ids: np.ndarray, record: dict[str, Any]) -> None:
         """A learning step, and the rollouts it was the first to use."""
         with self._writing() as connection:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +14,9 @@ import numpy as np
 
 from hpsde.errors import InputError
 from hpsde.runs.ledger import Told
+
+NOTHING = ("", "none", "nan")
+"""How tables write that there is no return."""
 
 
 class Table(NamedTuple):
@@ -35,9 +38,11 @@ def read_table(path: Path, context_size: int, parameter_size: int) -> Table:
     count = len(next(iter(columns.values()), []))
     numbered = {name for name in columns if re.fullmatch(r"(context|parameter)_\d+", name)}
     if numbered != set(names) or "return" not in columns:
-        raise InputError(f"{path} must have the columns {', '.join([*names, 'return'])}; it has {', '.join(columns)}")
+        raise InputError(
+            f"{path} must have the columns {', '.join([*names, 'return'])}; it has {', '.join(columns) or 'none'}"
+        )
     status = columns.get("status", ["done"] * count)
-    kept = [i for i in range(count) if status[i] == "done" and columns["return"][i] not in ("", None)]
+    kept = [i for i in range(count) if status[i] == "done" and str(columns["return"][i]).lower() not in NOTHING]
     values = np.array([[_number(path, name, i, columns[name][i]) for name in [*names, "return"]] for i in kept])
     values = values.reshape(len(kept), len(names) + 1)
     return Table(values[:, :context_size], values[:, context_size:-1], values[:, -1], count - len(kept))
@@ -55,7 +60,8 @@ def read_told(text: str) -> list[Told]:
         except (ValueError, RecursionError) as error:
             raise InputError(f"what came on standard input is no JSON: {error}") from error
         return [_told(i, entry) for i, entry in enumerate(data if isinstance(data, list) else [data])]
-    rows = _rows("standard input", StringIO(text).read().splitlines())
+    columns = _columns("standard input", StringIO(text, newline=""))
+    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     return [_told(i, _from_csv(i, row)) for i, row in enumerate(rows)]
 
 
@@ -81,14 +87,14 @@ def _told(place: int, entry: Any) -> Told:
 
 def _read_csv(path: Path) -> dict[str, list[Any]]:
     try:
-        rows = _rows(str(path), path.read_text(encoding="utf-8").splitlines(keepends=True))
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            return _columns(str(path), file)
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not a table in UTF-8: {error}") from error
-    return {name: [row[name] for row in rows] for name in (rows[0] if rows else [])}
 
 
-def _rows(where: str, lines: Sequence[str]) -> list[dict[str, str]]:
-    """The rows of CSV under a header."""
+def _columns(where: str, lines: Iterable[str]) -> dict[str, list[Any]]:
+    """The columns of CSV under its header."""
     reader = csv.DictReader(lines)
     try:
         rows = list(reader)
@@ -97,7 +103,7 @@ def _rows(where: str, lines: Sequence[str]) -> list[dict[str, str]]:
     for i, row in enumerate(rows):
         if None in row or None in row.values():
             raise InputError(f"{where}: row {i + 1} has more or fewer fields than the header {reader.fieldnames}")
-    return rows
+    return {name: [row[name] for row in rows] for name in reader.fieldnames or ()}
 
 
 def _read_parquet(path: Path) -> dict[str, list[Any]]:
