@@ -97,8 +97,8 @@ class Ledger:
         parameters: those that were run, where they are not those that were asked. Nothing is taken in unless all of
         it is in order. A return that is far outside all others (far_returns.py) is taken, with a `FarReturnWarning`.
         """
-        many = np.ndim(id) > 0
         ids = _ids(id)
+        many = np.ndim(id) > 0
         if (value is None) == (failed is None):
             raise InputError("tell needs a return or, if the rollout failed, the reason why: expected one of the two")
         returns = None if value is None else _returns(value if many else [value], len(ids))
