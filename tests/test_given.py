@@ -103,8 +103,8 @@ def test_a_run_started_by_data_from_elsewhere_is_the_same_however_it_is_opened(t
 
 
 def test_data_from_elsewhere_cost_no_rollouts_and_stand_in_for_initial_ones(tmp_path):
-    with stored.create(tmp_path / "run", rollouts=32) as run:
-        run.add(*demonstrations(100))
+    with stored.create(tmp_path / "run", method="creps", rollouts=40, initial_rollouts=40) as run:
+        run.add(*demonstrations(30))
         calls = []
 
         def noted(contexts, parameters, seeds):
@@ -113,9 +113,9 @@ def test_data_from_elsewhere_cost_no_rollouts_and_stand_in_for_initial_ones(tmp_
 
         run.learn(stored.make_task(noted), progress=False)
         rows = run.rollouts()
-    assert len(calls) == 32
-    assert np.sum(rows.ask == 2) == 28  # what 100 lack to 128
-    assert len(rows) == 132
+    assert len(calls) == 40
+    assert np.sum(rows.ask == 2) == 10  # what 30 lack to 40
+    assert len(rows) == 70
 
 
 def test_adding_is_refused_while_the_run_is_running(run):
