@@ -24,12 +24,14 @@ def test_the_commands_of_the_walk_run(tmp_path):
     assert done.returncode == 0, done.stderr
     with hpsde.Run.open(tmp_path / "runs/arm") as run:
         told, status = run.rollouts(), run.status()
-    assert (status.done, status.failed, status.open, status.steps) == (24, 1, (), 3)
+    assert (status.done, status.failed, status.added, status.open, status.rollouts) == (26, 2, 3, (), 40)
+    assert status.steps >= 3
     assert np.all((told.parameters >= 5.0) & (told.parameters <= 85.0))
     landing = 10.194 * np.sin(2.0 * np.radians(told.parameters[:, 0]))
-    np.testing.assert_allclose(told.returns[:24], -np.abs(landing - told.contexts[:, 0])[:24], atol=1e-3)
+    known = np.isfinite(told.returns)
+    np.testing.assert_allclose(told.returns[known], -np.abs(landing - told.contexts[:, 0])[known], atol=1e-3)
     act = json.loads((tmp_path / "act.json").read_text())
     assert 5.0 <= act["parameters"][0] <= 85.0
     assert {"expected_return", "expected_deviation", "measured_return", "measured_rollouts"} < set(act["options"][0])
     assert (tmp_path / "arm.png").stat().st_size > 10_000
-    assert len((tmp_path / "arm.csv").read_text().splitlines()) == 26
+    assert len((tmp_path / "arm.csv").read_text().splitlines()) == 29

@@ -56,6 +56,7 @@ def filled(store):
     add(store, 60, policy=1)
     tell(store, range(41, 61))
     store.tell((number, None, "motor fault", None) for number in range(61, 71))
+    store.correct(60, 2.5, None, "typed 1.5")
     return store
 
 
@@ -64,7 +65,7 @@ def test_database_is_durable_and_says_what_it_is(path, store):
         name: store._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")
     }
     assert settings == {"journal_mode": "wal", "synchronous": 2}
-    assert stored.look(path.parent, "PRAGMA user_version") == [(2,)]
+    assert stored.look(path.parent, "PRAGMA user_version") == [(3,)]
     assert path.read_bytes()[68:72] == b"HPSD"
 
 
@@ -179,19 +180,22 @@ def test_rollouts_of_one_ask_may_be_of_several_policies(store):
     assert store.rows("policy = 1").id.tolist() == [5, 7, 9]
 
 
-def test_databases_of_version_1_are_read_and_gone_on_with(path, filled):
-    """Their records have no numbers: an option is called by its place."""
+@pytest.mark.parametrize("version", [1, 2])
+def test_older_databases_are_read_and_gone_on_with(version, path, filled):
+    """They have no events. Records without numbers: an option is called by its place."""
     filled.close()
-    stored.change(path.parent, "PRAGMA user_version = 1")
+    stored.change(path.parent, "DROP TABLE events", f"PRAGMA user_version = {version}")
     with closing(Store(path, 2, 3)) as store:
         rows = store.rows()
         np.testing.assert_array_equal(rows.number, rows.option + 1)
         tell(store, range(71, 121))
-        assert stored.look(path.parent, "PRAGMA user_version") == [(1,)]
+        assert store.events() == []
+        assert stored.look(path.parent, "PRAGMA user_version") == [(version,)]
         store.add_step(2, np.arange(41, 121), {"numbers": [3], "born": [3], "died": []})
-    assert stored.look(path.parent, "PRAGMA user_version") == [(2,)]
+    assert stored.look(path.parent, "PRAGMA user_version") == [(3,)]
     with closing(Store(path, 2, 3)) as store:
         np.testing.assert_array_equal(store.rows().number, rows.number)
+        assert store.events() == []
 
 
 def test_only_failures_that_nothing_was_learned_since_are_opened_again(filled):
@@ -284,7 +288,14 @@ NOT_STRICT = SCHEMA.replace("STRICT", "").replace("CHECK (status IN ('asked', 'd
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ("PRAGMA user_version = 3", "has version 3; this hpsde reads versions 1, 2"),
+        ("PRAGMA user_version = 4", "has version 4; this hpsde reads versions 1, 2, 3"),
+        ("DROP TABLE events", "its tables are not those of a run"),
+        ("UPDATE events SET event = 7", "events are not numbered from 1 to 1"),
+        ("UPDATE events SET kind = 'guessed'", "an event is damaged"),
+        ("UPDATE events SET content = '[]'", "an event is damaged"),
+        ("UPDATE events SET content = '{\"rollout\": 3}'", "an event is damaged"),
+        ("UPDATE events SET content = json_set(content, '$.last', -1)", "an event is damaged"),
+        (f"UPDATE events SET content = '{'[' * 99999}'", "an event is damaged"),
         ("PRAGMA application_id = 1", "is not the database of a run"),
         ("DROP TABLE steps", "its tables are not those of a run"),
         ("ALTER TABLE rollouts RENAME COLUMN seed TO seeds", "its tables are not those"),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hpsde.doubts import Doubt
     from hpsde.errors import (
         AskTellError,
+        FarReturnWarning,
         FileFormatError,
         HpsdeError,
         InputError,
@@ -43,6 +44,7 @@ __all__ = [
     "HPSDE",
     "AskTellError",
     "Doubt",
+    "FarReturnWarning",
     "FileFormatError",
     "Gaussian",
     "HiREPS",
@@ -76,6 +78,7 @@ _MODULE_OF = {
     "HiREPSSettings": "baselines",
     "AskTellError": "errors",
     "Doubt": "doubts",
+    "FarReturnWarning": "errors",
     "FileFormatError": "errors",
     "Gaussian": "distributions",
     "HierarchicalPolicy": "policy",

@@ -68,6 +68,30 @@ class Memory(NamedTuple):
     quiet: int = 0  # rollouts since all options are narrow and none was born or died
 
 
+def with_slots(memory: Memory, count: int) -> Memory:
+    """The memory for another number of slots of options, O_max. Options keep theirs where there are more; where there
+    are fewer, all solutions are sought anew.
+    """
+    if memory.numbers is None or len(memory.numbers) == count:
+        return memory
+    searched = memory._replace(searched=0, mixture=None)
+    more = count - len(memory.numbers)
+    if more < 0 or memory.found is None or memory.options is None or memory.kept is None:
+        return searched._replace(found=None, options=None, kept=None)
+    found, free = memory.found, (0, more)
+    return searched._replace(
+        options=jax.tree.map(lambda part: jnp.concatenate([part, jnp.repeat(part[:1], more, axis=0)]), memory.options),
+        kept=np.pad(memory.kept, free),
+        numbers=np.pad(memory.numbers, free),
+        found=found._replace(
+            kept=np.pad(found.kept, free),
+            born=np.pad(found.born, free),
+            died=np.pad(found.died, free),
+            absent=np.pad(found.absent, free),
+        ),
+    )
+
+
 class Estimate(NamedTuple):
     """The hierarchical policy in standard units."""
 
@@ -204,10 +228,14 @@ def is_due(data: Data, found: Found, searched: int) -> bool:
 def number_options(found: Latent, memory: Memory) -> tuple[np.ndarray, tuple[int, ...], tuple[int, ...]]:
     """What each slot's option is called [O], and the names of those born and of those that died.
 
-    A slot keeps its name as long as its option is the same; joint Gaussians have no memory but their slot.
+    A slot keeps its name as long as its option is the same; joint Gaussians have no memory but their slot. Where there
+    are other slots than before, all options are new.
     """
     kept = found.kept
     before = np.zeros(len(kept), dtype=int) if memory.numbers is None else memory.numbers
+    if len(before) != len(kept):
+        numbers = np.where(kept, memory.next_number + np.cumsum(kept) - 1, 0)
+        return numbers, tuple(numbers[kept].tolist()), tuple(before[before > 0].tolist())
     new = kept & (before == 0)
     if found.found is not None:
         new = found.found.born & kept if found.new else np.zeros_like(kept)

@@ -18,7 +18,7 @@ from hpsde.bounds import FROM_INITIAL, Within, are_initial, make_bounds
 from hpsde.errors import AskTellError, InputError
 from hpsde.initial import make_initial
 from hpsde.policy import HierarchicalPolicy
-from hpsde.rollouts import INITIAL, Rollouts
+from hpsde.rollouts import GIVEN, INITIAL, Rollouts
 from hpsde.settings import Settings, changed_settings
 
 # What the seed is split for: every use of randomness has its own stream.
@@ -90,6 +90,8 @@ class Learner(ABC):
 
     # The dataclass of its settings.
     SETTINGS: ClassVar[type] = Settings
+    # The settings that the first learning step decides on, once and for all.
+    FIXED: ClassVar[tuple[str, ...]] = ("features", "feature_count")
     # What a learner must remember besides its rollouts to go on to the bit.
     STATE: ClassVar[tuple[str, ...]] = ("info", "proposals", "_policy", "_policy_rollouts")
 
@@ -135,6 +137,15 @@ class Learner(ABC):
     @abstractmethod
     def _estimate(self, key: Array, usable: np.ndarray) -> HierarchicalPolicy:
         """The policy from the usable rollouts [N]; `info` says how it went."""
+
+    def change_settings(self, changes: dict[str, Any]) -> None:
+        """Other settings by name, from the next proposal and the next learning step on."""
+        if self.info.updates and (fixed := [name for name in self.FIXED if name in changes]):
+            raise InputError(
+                f"{fixed[0]}: the first learning step has decided on it. Make a new run with the setting, and give it "
+                "the rollouts of this one: hpsde export, hpsde import"
+            )
+        self.settings = changed_settings(self.SETTINGS, self.settings, changes)
 
     def recall(self, contexts: np.ndarray, option: np.ndarray) -> None:  # noqa: B027 - not all learners need it
         """The present policy chose these options [N] in contexts [N, S]; `propose` has said so already."""
@@ -185,11 +196,7 @@ class Learner(ABC):
         """
         asked = self._asked
         count = None if asked is None else len(asked.contexts)
-        xi = check_rows("parameters", parameters, self.parameter_size, count)
-        if len(xi) == 0:
-            raise InputError("tell needs at least one rollout; got 0 rows")
-        rows = self.check_contexts(contexts, len(xi), "tell")
-        values, lost = check_returns(returns, len(xi), failed)
+        rows, xi, values, lost = self.check_told("tell", contexts, parameters, returns, failed, count)
         if asked is not None:
             _check_same_contexts(rows, asked.contexts)
         behaviour = np.zeros(len(xi), dtype=np.int64) if asked is None else asked.behaviour
@@ -198,6 +205,31 @@ class Learner(ABC):
         number = np.zeros(len(xi), dtype=np.int64) if asked is None else asked.number
         self.observe(rows, xi, values, lost, option, behaviour, number)
         self._asked = None
+
+    def add(self, contexts: Any, parameters: Any, returns: Any, *, failed: Any = None) -> None:
+        """Rollouts made elsewhere, such as demonstrations or old logs; their density is estimated.
+
+        They count among the first rollouts. It may be called at any time, also between `ask` and `tell`.
+        """
+        rows, xi, values, lost = self.check_told("add", contexts, parameters, returns, failed)
+        who = np.zeros(len(xi), dtype=np.int64)
+        self.observe(rows, xi, values, lost, who + INITIAL, who + GIVEN, who)
+
+    def check_told(
+        self,
+        caller: str,
+        contexts: Any,
+        parameters: Any,
+        returns: Any,
+        failed: Any = None,
+        count: int | None = None,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Contexts [N, S], parameters [N, D], returns [N] and which of them failed [N], if they fit together."""
+        xi = check_rows("parameters", parameters, self.parameter_size, count)
+        if len(xi) == 0:
+            raise InputError(f"{caller} needs at least one rollout; got 0 rows")
+        rows = self.check_contexts(contexts, len(xi), caller)
+        return rows, xi, *check_returns(returns, len(xi), failed)
 
     def observe(
         self,
@@ -230,7 +262,7 @@ class Learner(ABC):
             raise InputError(
                 "parameters must be possible under the initial policy, whose rollouts these are; row "
                 f"{bad[0]}, {parameters[bad[0]].tolist()}, has density 0 ({len(bad)} such). Give an "
-                "`initial` that covers them, or samples, whose density is estimated"
+                "`initial` that covers them, or add them as data from elsewhere, whose density is estimated"
             )
 
     def forget_asked(self) -> None:

@@ -5,6 +5,9 @@ all of them, each with its share of the rollouts (the balance heuristic of multi
 
     pi_old(xi | s) = sum_b n_b / N  pi_b(xi | s),    pi_b(xi | s) = sum_o rho_b(o | s) N(xi | mu_bo(s), Sigma_bo).
 
+Rollouts whose behaviour nobody knows, data from elsewhere, count as those of one more, whose density the caller
+estimates from them.
+
 A learning gate is an argmax over a Gaussian process, too dear to ask again for every behaviour and every
 sample: rho_b(o | s) is its decisions at its own contexts, smoothed by a Gaussian kernel over the context.
 """
@@ -122,13 +125,15 @@ class History:
         log_initial: np.ndarray,
         made_by: np.ndarray,
         P: np.ndarray | None = None,
+        log_unknown: np.ndarray | None = None,
     ) -> np.ndarray:
         """log pi_old [N] of all rollouts, the first of them those of the last call.
 
         `made_by` [M] is who made those rollouts that count; a failed one does not. With P [D, K], pi_old is the density
-        of the combinations xi P, and `log_initial` that of the initial policy there.
+        of the combinations xi P, and `log_initial` that of the initial policy there. `log_unknown` [N] is the density
+        of rollouts that nobody known made, whose number in `made_by` is below 0.
         """
-        table = self._fill(contexts, features, parameters, log_initial, P)
+        table = _with_row(self._fill(contexts, features, parameters, log_initial, P), log_unknown)
         return log_mixture(table, np.bincount(self._row_of(made_by), minlength=len(table)).astype(float))
 
     def log_own(
@@ -139,13 +144,15 @@ class History:
         log_initial: np.ndarray,
         made_by: np.ndarray,
         P: np.ndarray | None = None,
+        log_unknown: np.ndarray | None = None,
     ) -> np.ndarray:
         """log pi_b(xi_i | s_i) [N] of every rollout by the behaviour b = made_by[i] alone; else as `log_mixture`."""
-        table = self._fill(contexts, features, parameters, log_initial, P)
+        table = _with_row(self._fill(contexts, features, parameters, log_initial, P), log_unknown)
         return table[self._row_of(made_by), np.arange(len(contexts))]
 
     def _row_of(self, made_by: np.ndarray) -> np.ndarray:
-        return np.searchsorted([0, *self.behaviours], made_by)
+        known = np.searchsorted([0, *self.behaviours], made_by)
+        return np.where(made_by < 0, len(self.behaviours) + 1, known)
 
     def _fill(
         self,
@@ -180,6 +187,10 @@ class History:
 
 
 _project = jax.jit(gaussian.project)
+
+
+def _with_row(table: np.ndarray, log_unknown: np.ndarray | None) -> np.ndarray:
+    return table if log_unknown is None else np.vstack([table, log_unknown])
 
 
 def _same(P: np.ndarray | None, Q: np.ndarray | None) -> bool:

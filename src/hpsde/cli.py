@@ -23,6 +23,10 @@ COMMANDS = {
     "create": "make a run whose rollouts you do yourself",
     "ask": "ask such a run what to try",
     "tell": "tell it what came of it",
+    "correct": "correct what was told",
+    "import": "give a run rollouts that were made elsewhere",
+    "extend": "plan more rollouts for a run",
+    "set": "change settings of a run's learner",
     "status": "say where a run stands",
     "act": "use what was learned: the best parameters for a context",
     "reproduce": "run the experiments of the paper, say which of its claims hold",
@@ -75,13 +79,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _execute(command: str, arguments: Sequence[str]) -> int:
     from importlib import import_module
     from inspect import cleandoc
+    from keyword import iskeyword
 
     import tyro
 
     from hpsde.errors import FileFormatError, HpsdeError, InputError, UnknownNameError
 
     _keep_compiled()
-    options = import_module(f"hpsde.commands.{command}").Command
+    options = import_module(f"hpsde.commands.{command}{'_' if iskeyword(command) else ''}").Command
     try:
         chosen = tyro.cli(
             options,

@@ -49,3 +49,7 @@ class RolloutsFailedError(HpsdeError, RuntimeError):
 
     def __str__(self) -> str:
         return f"{self.what}\n{self.advice}"
+
+
+class FarReturnWarning(UserWarning):
+    """A return that was told is far outside all others. It was taken, and can be corrected."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from hpsde import discovery, gaussian, gp, latent, level, scouting, stopping
 from hpsde._padding import pad_rows, padded_size
 from hpsde._precision import double_precision
 from hpsde._shapes import Array
-from hpsde.algorithm import Memory, StepInfo, combinations, judged, reestimate, share_outside
+from hpsde.algorithm import Memory, StepInfo, combinations, judged, reestimate, share_outside, with_slots
 from hpsde.ask_tell import DENSITY, Info, Learner, Proposal
 from hpsde.behaviours import History
 from hpsde.doubts import Doubt, Signs, find_doubts
@@ -23,7 +23,7 @@ from hpsde.initial import EstimatedDensity, kernel_log_density
 from hpsde.landscape import Landscape
 from hpsde.policy import HierarchicalPolicy
 from hpsde.return_model import approximate_return, survey
-from hpsde.rollouts import INITIAL, Data, Units, fit_units
+from hpsde.rollouts import GIVEN, INITIAL, Data, Units, fit_units
 from hpsde.settings import Settings
 
 __all__ = ["HPSDE", "Frame", "Info", "Proposal"]
@@ -48,6 +48,7 @@ class HPSDE(Learner):
     """
 
     STATE: ClassVar[tuple[str, ...]] = (*Learner.STATE, "_history", "_frame", "_memory")
+    FIXED: ClassVar[tuple[str, ...]] = (*Learner.FIXED, "trend", "whitening")
 
     settings: Settings
 
@@ -56,6 +57,12 @@ class HPSDE(Learner):
         self._frame: Frame | None = None
         self._memory = Memory()
         self._conditioned: tuple[int, gp.GP] | None = None  # the landscape's process, and after how many updates
+
+    @double_precision
+    def change_settings(self, changes: dict[str, Any]) -> None:
+        """Options keep their numbers where there may be more of them than before."""
+        super().change_settings(changes)
+        self._memory = with_slots(self._memory, self.settings.max_options)
 
     def _draw(self, key: Array, rows: np.ndarray, policy: HierarchicalPolicy) -> Proposal:
         key_option, key_noise, key_scouts = jax.random.split(key, 3)
@@ -85,7 +92,7 @@ class HPSDE(Learner):
         """Which of the contexts [N, S] scouts go out in (scouting.py), and their parameters."""
         none = np.zeros(0, dtype=int), np.zeros((0, self.parameter_size))
         key_count, key_rows, key_pool, key_guess = jax.random.split(key, 4)
-        gone = int(np.sum((self.rollouts.behaviour == 0) & ~self.rollouts.failed)) - self.initial_rollouts
+        gone = self._scouts_gone()
         count = int(self.settings.scouts * len(rows) + float(jax.random.uniform(key_count)))
         if self._memory.landscape is None or self._frame is None or count <= 0:
             return none
@@ -98,6 +105,11 @@ class HPSDE(Learner):
             return guessed, tried
         some, unseen = self._unseen(key_pool, rows, others, policy)
         return np.concatenate([guessed, some]), np.concatenate([tried, unseen])
+
+    def _scouts_gone(self) -> int:
+        """How many rollouts of the initial policy there are beyond those that the first learning step waits for."""
+        initial, given = (int(np.sum((self.rollouts.behaviour == who) & ~self.rollouts.failed)) for who in (0, GIVEN))
+        return initial - max(self.initial_rollouts - given, 0)
 
     def _tries(self, key: Array, rows: np.ndarray, some: np.ndarray, gone: int) -> tuple[np.ndarray, np.ndarray]:
         """Which of `some` contexts guesses are tried in, each in scouting.TRIES of them, and their parameters."""
@@ -223,10 +235,15 @@ class HPSDE(Learner):
         units = fit_units(contexts, parameters, whitening=self.settings.whitening, bounds=self.bounds)
         chosen = self.settings
         if chosen.warp != "none":
-            first = usable & (self.rollouts.behaviour == 0)
+            first = usable & self._first
             known = units.contexts(self.rollouts.contexts[first]), self.rollouts.returns[first]
             units = units._replace(return_level=level.fit(*known))
         return Frame(units, make_features(chosen.features, contexts, chosen.feature_count, trend=chosen.trend), None)
+
+    @property
+    def _first(self) -> np.ndarray:
+        """Which rollouts [N] know the return at large: those of the initial policy, and data from elsewhere."""
+        return np.isin(self.rollouts.behaviour, (0, GIVEN))
 
     def _with_features(self, key: Array, frame: Frame, data: Data, surveyed: Landscape, usable: np.ndarray) -> Frame:
         """The frame with the features that its rollouts speak for."""
@@ -247,7 +264,7 @@ class HPSDE(Learner):
             features=pad_rows(frame.features(contexts), rows),
             log_behaviour=np.zeros(rows),
             mask=np.arange(rows) < len(returns),
-            initial=pad_rows(self.rollouts.behaviour[usable] == 0, rows),
+            initial=pad_rows(self._first[usable], rows),
             rollouts=len(returns),
             level=pad_rows(frame.units.level(contexts), rows),
             limits=frame.units.limits,
@@ -270,25 +287,39 @@ class HPSDE(Learner):
         """log pi_old [N] of all rollouts, or of the combinations xi P of their parameters."""
         rollouts, units = self.rollouts, frame.units
         contexts, parameters = units.contexts(rollouts.contexts), units.parameters(rollouts.parameters)
-        first = usable & (rollouts.behaviour == 0)
-        if P is None:
-            log_initial = self._log_initial(frame, first, contexts, parameters)
-        else:
-            known = contexts[first], parameters[first] @ P
-            log_initial = kernel_log_density(known, contexts, parameters @ P, self.expected_rollouts)
-        every = (contexts, frame.features(rollouts.contexts), parameters, log_initial)
+        every = contexts, frame.features(rollouts.contexts), parameters
+        log_initial = self._log_initial(frame, usable, contexts, parameters, P)
+        unknown = rollouts.behaviour < 0
+        log_unknown = self._estimated(1, usable & unknown, contexts, parameters, P) if unknown.any() else None
         if self.settings.behaviour == "own":
-            return self._history.log_own(*every, rollouts.behaviour, P)
+            return self._history.log_own(*every, log_initial, rollouts.behaviour, P, log_unknown)
         # A failed rollout is no rollout: it does not count in the share of the behaviour that made it.
-        return self._history.log_mixture(*every, rollouts.behaviour[usable], P)
+        return self._history.log_mixture(*every, log_initial, rollouts.behaviour[usable], P, log_unknown)
 
-    def _log_initial(self, frame: Frame, first: np.ndarray, contexts: np.ndarray, parameters: np.ndarray) -> np.ndarray:
-        """log pi_0(xi | s) [N] in standard units: the initial policy's own, or estimated from its rollouts `first`."""
-        known = self._initial.log_density(self.rollouts.contexts, self.rollouts.parameters)
+    def _log_initial(
+        self, frame: Frame, usable: np.ndarray, contexts: np.ndarray, parameters: np.ndarray, P: np.ndarray | None
+    ) -> np.ndarray:
+        """log pi_0(xi | s) [N] in standard units: the initial policy's own, or estimated from its rollouts."""
+        known = self._initial.log_density(self.rollouts.contexts, self.rollouts.parameters) if P is None else None
         if known is not None:
             return np.asarray(known) + frame.units.log_volume
+        first = usable & (self.rollouts.behaviour == 0)
+        if P is not None or first.sum() < 2:
+            return self._estimated(0, first if first.sum() > 1 else usable & self._first, contexts, parameters, P)
         estimated = frame.estimated
         if estimated is None:
             estimated = EstimatedDensity.fit(self._key(DENSITY, 0), contexts[first], parameters[first])
             self._frame = frame._replace(estimated=estimated)
+        return estimated.log_density(contexts, parameters)
+
+    def _estimated(
+        self, stream: int, known: np.ndarray, contexts: np.ndarray, parameters: np.ndarray, P: np.ndarray | None
+    ) -> np.ndarray:
+        """log p(xi | s) [N], or that of the combinations xi P, estimated from the rollouts `known` [N]."""
+        if not known.any():
+            return np.zeros(len(contexts))  # of nobody
+        if P is not None:
+            points = contexts[known], parameters[known] @ P
+            return kernel_log_density(points, contexts, parameters @ P, self.expected_rollouts)
+        estimated = EstimatedDensity.fit(self._key(DENSITY, stream), contexts[known], parameters[known])
         return estimated.log_density(contexts, parameters)

@@ -13,6 +13,9 @@ from hpsde import level
 TURNED = 100.0  # largest condition number of the correlations that leaves the parameters' own axes
 ROUNDING = 1e-12  # of the largest return
 INITIAL = -1  # the "option" of a rollout of the initial policy
+# The "behaviour" of rollouts whose density nobody knows: data from elsewhere, which count among the first, and what a
+# policy proposed that was learned from a wrong return.
+GIVEN, REPLACED = -1, -2
 
 
 class Units(NamedTuple):
@@ -132,7 +135,7 @@ class Rollouts:
     failed: np.ndarray = field(init=False)
     option: np.ndarray = field(init=False)  # place of the option that made it; INITIAL for the initial policy
     number: np.ndarray = field(init=False)  # what that option is called from its birth on; 0: the initial policy
-    behaviour: np.ndarray = field(init=False)  # which policy made it: 0 the initial one, then 1, 2, ...
+    behaviour: np.ndarray = field(init=False)  # which policy made it: 0 the initial one, 1, 2, ..., GIVEN, REPLACED
     iteration: np.ndarray = field(init=False)  # which call of tell brought it
 
     def __post_init__(self) -> None:

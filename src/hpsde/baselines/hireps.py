@@ -243,6 +243,7 @@ class HiREPS(Learner):
     """
 
     SETTINGS: ClassVar[type] = HiREPSSettings
+    FIXED: ClassVar[tuple[str, ...]] = (*Learner.FIXED, "max_options", "start_width")
     settings: HiREPSSettings
 
     def _draw(self, key: Array, rows: np.ndarray, policy: HierarchicalPolicy) -> Proposal:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import ast
 import json
 import math
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -78,7 +82,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
     """'kappa=2' as ('kappa', 2): a number, True, False or None where it reads as one, else the text."""
     name, equals, value = text.partition("=")
     if not name or not equals:
-        raise InputError(f"--set takes NAME=VALUE, like kappa=2; got {text!r}")
+        raise InputError(f"a setting is NAME=VALUE, like kappa=2; got {text!r}")
     try:
         return name.replace("-", "_"), ast.literal_eval(value)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
@@ -96,3 +100,15 @@ def check_numbers(name: str, values: tuple[float, ...]) -> None:
     """An error where a number of the command line is not finite."""
     if not all(map(math.isfinite, values)):
         raise InputError(f"--{name}: expected finite numbers, got {' '.join(map(str, values))}")
+
+
+@contextmanager
+def warnings_to_stderr() -> Iterator[None]:
+    """What hpsde warns of becomes a line on standard error each."""
+    from hpsde.errors import FarReturnWarning
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", FarReturnWarning)
+        yield
+    for warning in caught:
+        print(f"hpsde: warning: {warning.message}", file=sys.stderr)

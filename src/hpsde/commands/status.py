@@ -19,7 +19,8 @@ class Command:
     numbers of those asked for and not told. steps: learning steps so far. options_kept: solutions
     found. options: every option by its number, after how many rollouts it was born and died (null:
     it lives), and the mean return of its newest rollouts, 20 at most. doubts: what the learner is
-    not sure of. running: who is working on it now.
+    not sure of. running: who is working on it now. added: how many of those done were made
+    elsewhere. events: what was corrected, added or changed since the run was made.
 
     exit codes: 0 done, 2 not the folder of a run.
     """

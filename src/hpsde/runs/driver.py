@@ -8,7 +8,6 @@ depends neither on where they are evaluated nor on how many at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from hpsde._checks import check_count
@@ -16,9 +15,9 @@ from hpsde._progress import ProgressBar, doubts_marker, progress_bar
 from hpsde.errors import AskTellError, InputError, RolloutsFailedError
 from hpsde.learning import measure, sample_contexts
 from hpsde.policy import HierarchicalPolicy
+from hpsde.runs.events import added_count
 from hpsde.runs.executors import Executor, make_executor
-from hpsde.runs.files import write_csv, write_json
-from hpsde.runs.folder import CONFIG, ITERATIONS
+from hpsde.runs.iterations import write_iterations
 from hpsde.runs.jobs import Job, Outcome
 from hpsde.runs.making import stored_problem
 from hpsde.runs.run import Run
@@ -55,7 +54,7 @@ def drive(
     with run.lock.hold("run"):
         run.task = _task(run, task)
         if rollouts is not None:
-            _extend(run, rollouts)
+            run.extend(rollouts)
         if retry_failed:
             run.log(f"{run.store.reopen_failed()} failed rollouts are tried again")
         with (
@@ -70,14 +69,6 @@ def drive(
                 write_iterations(run)
         run.log("done")
         return run.policy
-
-
-def _extend(run: Run, rollouts: int) -> None:
-    """More rollouts than was said when the run was made."""
-    if check_count("rollouts", rollouts, 2) < run.config.rollouts:
-        raise InputError(f"rollouts: this run has {run.config.rollouts}; expected at least as many, got {rollouts}")
-    run.config = replace(run.config, rollouts=rollouts)
-    write_json(run.folder / CONFIG, run.config.as_dict())
 
 
 def _task(run: Run, task: Any) -> Any:
@@ -106,6 +97,7 @@ class _Loop:
         self.max_failures, self.interrupted = max_failures, interrupted
         self.failures_in_a_row = 0
         self.task_seconds = 0.0
+        self.added = added_count(run.store.events())  # rollouts made elsewhere: they cost nothing
         self.shown: dict[str, Any] = {}
 
     def until_done(self) -> None:
@@ -116,7 +108,7 @@ class _Loop:
                 self.evaluate(self.run.store.rows("status = 'asked'"))
             elif counts["done"] >= 2 and self.run.store.new_usable():
                 self.learn()
-            elif sum(counts.values()) < self.run.config.rollouts:
+            elif sum(counts.values()) - self.added < self.run.config.rollouts:
                 self.ask(counts)
             elif counts["done"] < 2:
                 raise AskTellError(
@@ -130,7 +122,8 @@ class _Loop:
     def ask(self, counts: dict[str, int]) -> None:
         """Store the next rollouts to evaluate."""
         config, done = self.run.config, sum(counts.values())
-        count = min(config.batch if done else config.initial_rollouts, config.rollouts - done)
+        first = config.initial_rollouts - done if done == self.added else 0
+        count = min(first if first > 0 else config.batch, config.rollouts + self.added - done)
         contexts = sample_contexts(self.run.task, config.seed, self.run.store.position()[1], count)
         self.run.propose(contexts, by_policy=counts["done"] >= config.initial_rollouts)
 
@@ -181,7 +174,7 @@ class _Loop:
 
     def show(self, counts: dict[str, int], under_way: int) -> None:
         """Bring the progress bar up to date."""
-        done, failed = counts["done"] + counts["failed"], counts["failed"]
+        done, failed = counts["done"] + counts["failed"] - self.added, counts["failed"]
         self.bar.update(done, under_way=under_way, failed=failed or None, **self.shown)
 
 
@@ -206,19 +199,3 @@ def _jobs(rows: Rows, first_ids: dict[int, int], chunk: int) -> list[Job]:
         )
         for place in groups.values()
     ]
-
-
-def write_iterations(run: Run) -> None:
-    """The learning steps as a table for plots: `iterations.csv`. Seconds are summed over the steps; of options born
-    and died, and of doubts, it has how many.
-    """
-    rows, learning, evaluating = [], 0.0, 0.0
-    for record in run.store.steps():
-        learning += record.get("learner_seconds") or 0.0
-        evaluating += record.get("task_seconds") or 0.0
-        counted = {name: len(value) for name, value in record.items() if isinstance(value, list)}
-        counted.pop("numbers", None)  # options_kept says how many
-        plain = {name: value for name, value in record.items() if not isinstance(value, list)}
-        rows.append(plain | counted | {"learner_seconds": learning, "task_seconds": evaluating})
-    if rows:
-        write_csv(run.folder / ITERATIONS, rows)

@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from hpsde._checks import LARGEST, as_numbers, check_count, check_rows, usable_numbers
-from hpsde.errors import FileFormatError, InputError, RunLockedError
+from hpsde.errors import FarReturnWarning, FileFormatError, InputError, RunLockedError
 from hpsde.runs.config import RunConfig, read_config
+from hpsde.runs.events import EXTENDED, added_count
+from hpsde.runs.far_returns import LEAST, far_returns
 from hpsde.runs.folder import CONFIG, DATABASE, LOCK, LOG
-from hpsde.runs.lock import RunLock
+from hpsde.runs.lock import WAIT_SECONDS, RunLock
+from hpsde.runs.plans import planned
 from hpsde.runs.store import Rows, Store
 
 Kind = TypeVar("Kind", bound="Ledger")
+
+
+class Told(NamedTuple):
+    """What came of a rollout: its return, or why it failed, and the parameters that were run where not those asked."""
+
+    id: Any
+    value: Any = None
+    failed: str | None = None
+    parameters: Any = None
 
 
 @dataclass(frozen=True)
 class Status:
     """Where a run stands. `open` are the numbers of rollouts that were asked for and not told yet.
 
-    options: every option there has been, as `option_lives` says. doubts: those of the last learning step.
+    added: how many of those done were made elsewhere, beside the `rollouts` that there are to be.
+    options: every option there has been, as `option_lives` says. doubts: those of the last learning step. events: what
+    was corrected or changed since the run was made, and when.
     """
 
     folder: str
@@ -41,6 +56,8 @@ class Status:
     doubts: tuple[dict[str, Any], ...]
     best_return: float | None
     running: dict[str, Any]
+    added: int = 0
+    events: tuple[dict[str, Any], ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """The same as a dictionary."""
@@ -51,9 +68,10 @@ class Ledger:
     """A run as one who tells it or looks at it sees it. `Run` is a ledger that can also ask and learn."""
 
     def __init__(self, folder: Path, config: RunConfig, task: Any = None):
-        self.folder, self.config, self.task = folder, config, task
+        self.folder, self.made_with, self.task = folder, config, task
         self.lock = RunLock(folder / LOCK)
         self.store = Store(folder / DATABASE, config.context_size, config.parameter_size)
+        self.config = planned(config, self.store.events())
 
     @classmethod
     def open(cls: type[Kind], folder: str | Path, *, task: Any = None) -> Kind:
@@ -77,13 +95,8 @@ class Ledger:
         """The return of a rollout by its number, or the reason why it failed; lists of ids and returns at once.
 
         parameters: those that were run, where they are not those that were asked. Nothing is taken in unless all of
-        it is in order.
+        it is in order. A return that is far outside all others (far_returns.py) is taken, with a `FarReturnWarning`.
         """
-        if self.lock.running:
-            raise RunLockedError(
-                f"{self.folder} is being run by process {self.lock.holder().get('process', '?')}, which tells its "
-                "rollouts itself"
-            )
         ids = _ids(id)
         many = np.ndim(id) > 0
         if (value is None) == (failed is None):
@@ -91,15 +104,66 @@ class Ledger:
         returns = None if value is None else _returns(value if many else [value], len(ids))
         reason = None if failed is None else str(failed) or "no reason given"
         executed = None if parameters is None else self._executed(ids, parameters if many else [parameters], reason)
-        self.store.tell(
-            (
-                number,
-                None if returns is None else float(returns[i]),
-                reason,
-                None if executed is None else executed[i],
+        values = [None] * len(ids) if returns is None else returns.tolist()
+        done = [None] * len(ids) if executed is None else list(executed)
+        self._take_in([(*outcome[:2], reason, outcome[2]) for outcome in zip(ids, values, done, strict=True)])
+
+    def tell_each(self, told: Sequence[Told]) -> None:
+        """Outcomes of several rollouts, returns and failures alike. All of them are taken in, or none."""
+        ids = _ids([each.id for each in told])
+        wrong = [each.id for each in told if (each.value is None) == (each.failed is None)]
+        if wrong:
+            raise InputError(f"rollout {wrong[0]}: expected a return, or the reason why it failed; one of the two")
+        outcomes = []
+        for number, each in zip(ids, told, strict=True):
+            reason = None if each.failed is None else str(each.failed) or "no reason given"
+            value = None if each.value is None else float(_returns([each.value], 1)[0])
+            done = None if each.parameters is None else self._executed([number], [each.parameters], reason)[0]
+            outcomes.append((number, value, reason, done))
+        self._take_in(outcomes)
+
+    def _take_in(self, outcomes: list[tuple[int, float | None, str | None, Any]]) -> None:
+        """Store checked outcomes, each (id, return, reason, executed), and warn of returns far outside all others."""
+        if self.lock.running:
+            raise RunLockedError(
+                f"{self.folder} is being run by process {self.lock.holder().get('process', '?')}, which tells its "
+                "rollouts itself"
             )
-            for i, number in enumerate(ids)
-        )
+        returns = {number: value for number, value, _, _ in outcomes if value is not None}
+        far = self._far(list(returns), np.array(list(returns.values()))) if returns else []
+        self.store.tell(outcomes)
+        for message in far:
+            warnings.warn(message, FarReturnWarning, stacklevel=3)
+
+    def _far(self, ids: list[int], returns: np.ndarray) -> list[str]:
+        """What is to be said of returns that are far outside all others."""
+        count, low, high = self.store.extent()
+        if count >= LEAST and np.all((returns >= low) & (returns <= high)):
+            return []
+        before, messages = self.store.returns(), []
+        for i in np.flatnonzero(far_returns(before, returns)):
+            others = np.concatenate([before, np.delete(returns, i)])
+            messages.append(
+                f"the return {returns[i]:g} of rollout {ids[i]} is far outside all others, which lie between "
+                f"{others.min():g} and {others.max():g}. It was taken; if it is wrong, correct it: "
+                f"hpsde correct {self.folder} {ids[i]} --return R"
+            )
+        return messages
+
+    def note_correction(
+        self, id: Any, value: Any = None, *, failed: str | None = None, drop: bool = False, reason: str | None = None
+    ) -> None:
+        """Write down what `Run.correct` says. Nothing is learned anew yet, but whoever loads the learner does so."""
+        if (value is not None) + (failed is not None) + bool(drop) != 1:
+            raise InputError("a correction needs a return, the reason of a failure, or drop: expected one of the three")
+        (number,) = _ids([id])
+        why = None if reason is None else str(reason)
+        if value is not None:
+            outcome: tuple[float | None, str | None] = float(_returns([value], 1)[0]), None
+        else:
+            outcome = None, f"dropped: {why or 'no reason given'}" if drop else str(failed) or "no reason given"
+        self.store.correct(number, *outcome, why)
+        self.log(f"corrected rollout {number}: {outcome[1] or outcome[0]}")
 
     def _executed(self, ids: list[int], parameters: Any, reason: str | None) -> np.ndarray:
         """Parameters [N, D] that were run in place of those asked."""
@@ -112,14 +176,26 @@ class Ledger:
             make_learner(self.config, self.task).check_possible(asked.contexts[place], executed, asked.policy[place])
         return executed
 
+    def extend(self, rollouts: int) -> None:
+        """There are to be more rollouts in all than was said at first."""
+        with self.lock.hold("extend", wait=WAIT_SECONDS):
+            events = self.store.events()
+            before = planned(self.made_with, events).rollouts
+            if check_count("rollouts", rollouts, 2) < before:
+                raise InputError(f"rollouts: this run has {before}; expected at least as many, got {rollouts}")
+            if rollouts > before:
+                self.store.add_event(EXTENDED, {"rollouts": int(rollouts), "before": before})
+                self.log(f"extended from {before} to {rollouts} rollouts")
+            self.config = planned(self.made_with, self.store.events())
+
     def status(self) -> Status:
         """Where the run stands. Changes nothing, and can be asked while the run is running."""
-        records = self.store.steps()
+        records, events = self.store.steps(), self.store.events()
         return Status(
             folder=str(self.folder),
             name=self.config.name,
             method=self.config.method,
-            rollouts=self.config.rollouts,
+            rollouts=planned(self.made_with, events).rollouts,
             **self.store.counts(),
             open=tuple(self.store.open_ids()),
             steps=len(records),
@@ -128,6 +204,8 @@ class Ledger:
             doubts=tuple(records[-1].get("doubts", [])) if records else (),
             best_return=self.store.best_return(),
             running=self.lock.holder(),
+            added=added_count(events),
+            events=tuple(event.as_dict() for event in events),
         )
 
     def rollouts(self) -> Rows:

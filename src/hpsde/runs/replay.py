@@ -6,25 +6,48 @@ store has all of it: rollouts are seen in the order (learning step, number).
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from hpsde._doubt_entries import doubt_entries
 from hpsde.ask_tell import Learner
 from hpsde.errors import FileFormatError
 from hpsde.runs.config import RunConfig
+from hpsde.runs.events import Event, outdated_from, revision
 from hpsde.runs.making import make_learner
+from hpsde.runs.plans import changes_after, planned_first
 from hpsde.runs.state import load_state
 from hpsde.runs.store import Rows, Store
+from hpsde.settings import changed_settings
 
 
-def load_learner(store: Store, config: RunConfig, task: Any, state: Path) -> tuple[Learner, int]:
-    """The learner as it was after the last learning step, and how many of the steps came from the stored state."""
+class Loaded(NamedTuple):
+    """A learner from the store, how many of its learning steps came from the stored state, and the records of those
+    that were done anew because of a correction.
+    """
+
+    learner: Learner
+    known: int
+    records: dict[int, dict[str, Any]]
+
+
+def load_learner(store: Store, config: RunConfig, task: Any, state: Path) -> Loaded:
+    """The learner as it was after the last learning step; as it would have been, where rollouts were corrected.
+
+    `config` is what was planned at first.
+    """
     rows, (_, _, steps) = store.rows("step IS NOT NULL", order="step, id"), store.position()
-    learner = make_learner(config, task)
+    events = store.events()
+    config = planned_first(config, events)
+    learner, outdated = make_learner(config, task), outdated_from(events)
+    records: dict[int, dict[str, Any]] = {}
     try:
-        load_state(learner, state, config.run)
+        if outdated is not None:
+            raise FileFormatError(f"{state} is from before a correction")
+        load_state(learner, state, state_origin(store, config))
         known = learner.info.updates
         if known > steps or learner.info.rollouts != int((rows.step <= known).sum()):
             raise FileFormatError(f"{state} does not belong to these rollouts")
@@ -33,10 +56,43 @@ def load_learner(store: Store, config: RunConfig, task: Any, state: Path) -> tup
     for step in range(1, steps + 1):
         if step > known:
             recall(learner, store, step - 1)
-        observe(learner, rows, rows.step == step)
+        _change_settings(learner, events, step - 1, known)
+        chosen, started = rows.step == step, time.perf_counter()
+        observe(learner, rows, chosen)
         if step > known:
             learner.update()
-    return learner, known
+        if outdated is not None and step >= outdated:
+            records[step] = step_record(learner, rows.returns[chosen & (rows.status == "done")], started)
+    _change_settings(learner, events, steps, known)
+    return Loaded(learner, known, records)
+
+
+def _change_settings(learner: Learner, events: list[Event], step: int, known: int) -> None:
+    """What was set after a learning step. Of a state that has learned with it since, only the settings change."""
+    changes = changes_after(events, step) if step else {}
+    if changes and step < known:
+        learner.settings = changed_settings(learner.SETTINGS, learner.settings, changes)
+    elif changes:
+        learner.change_settings(changes)
+
+
+def state_origin(store: Store, config: RunConfig) -> str:
+    """What the stored state must say it belongs to: the run, and how often its past was corrected."""
+    corrected = revision(store.events())
+    return f"{config.run} corrected {corrected}" if corrected else config.run
+
+
+def step_record(learner: Learner, returns: np.ndarray, started: float) -> dict[str, Any]:
+    """What is stored of a learning step that began at the time `started`; `returns` [N] are the new ones."""
+    policy = learner.policy
+    return {
+        "iteration": learner.info.updates - 1,
+        "batch_mean_return": float(returns.mean()) if len(returns) else None,
+        **learner.info.as_dict(),
+        "numbers": policy.option_numbers,
+        "doubts": doubt_entries(policy.doubts),
+        "learner_seconds": time.perf_counter() - started,
+    }
 
 
 def catch_up(learner: Learner, store: Store) -> None:
@@ -56,7 +112,7 @@ def observe(learner: Learner, rows: Rows, chosen: np.ndarray) -> None:
         rows.returns[chosen],
         rows.status[chosen] == "failed",
         rows.option[chosen],
-        rows.policy[chosen],
+        rows.behaviour[chosen],
         rows.number[chosen],
     )
 
@@ -65,8 +121,9 @@ def recall(learner: Learner, store: Store, policy: int) -> None:
     """Remind the learner of what the policy of a learning step has proposed. The initial policy forgets nothing."""
     if policy:
         rows = store.rows("policy = ?", [policy])
-        for ask in np.unique(rows.ask):
+        for ask in np.unique(rows.ask[rows.behaviour == policy]):
+            asked = (rows.ask == ask) & (rows.behaviour == policy)
             try:
-                learner.recall(rows.contexts[rows.ask == ask], rows.option[rows.ask == ask])
+                learner.recall(rows.contexts[asked], rows.option[asked])
             except IndexError:
                 raise FileFormatError(f"the rollouts of ask {ask} are damaged: they are of no option known") from None

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpsde._checks import check_count
-from hpsde._doubt_entries import doubt_entries
 from hpsde.ask_tell import Learner, made_by
 from hpsde.bounds import FROM_INITIAL, are_initial
 from hpsde.errors import InputError, StorageError
@@ -19,12 +18,15 @@ from hpsde.methods import DEFAULT_METHOD
 from hpsde.policy import HierarchicalPolicy
 from hpsde.rollouts import rollout_seed
 from hpsde.runs.config import RunConfig
+from hpsde.runs.events import SET
 from hpsde.runs.files import json_ready, write_json
-from hpsde.runs.folder import CONFIG, DATABASE, POLICY, STATE, prepare_folder
+from hpsde.runs.folder import CONFIG, DATABASE, ITERATIONS, POLICY, RESULT, STATE, prepare_folder
+from hpsde.runs.iterations import write_iterations
 from hpsde.runs.ledger import Ledger
 from hpsde.runs.lock import WAIT_SECONDS
-from hpsde.runs.making import make_config
-from hpsde.runs.replay import catch_up, load_learner, observe
+from hpsde.runs.making import make_config, make_learner, storable_settings
+from hpsde.runs.plans import planned
+from hpsde.runs.replay import catch_up, load_learner, observe, state_origin, step_record
 from hpsde.runs.state import save_state
 from hpsde.runs.store import Store
 from hpsde.tasks.task import check_task
@@ -56,6 +58,7 @@ class Run(Ledger):
     def __init__(self, folder: Path, config: RunConfig, task: Any = None):
         super().__init__(folder, config, None if task is None else check_task(task))
         self._learner: Learner | None = None
+        self._seen_events = 0  # how many events the learner in memory knows of
 
     @classmethod
     def create(
@@ -152,6 +155,51 @@ class Run(Ledger):
             for i in range(len(rows))
         ]
 
+    def add(self, contexts: Any, parameters: Any, returns: Any, *, source: str = "run.add") -> range:
+        """Rollouts made elsewhere, such as demonstrations or old logs: contexts [N, S] (None where S = 0), parameters
+        [N, D], returns [N]; their numbers. All of them are taken in, or none.
+
+        They count among the first rollouts, so that they stand in for initial ones, but not among those that the run
+        was made for (`rollouts`). The density that they came from is estimated. `source` is for the books.
+        """
+        rows, xi, values, _ = make_learner(self.config, self.task).check_told("add", contexts, parameters, returns)
+        with self.lock.hold("add", wait=WAIT_SECONDS):
+            ids = self.store.add_given(rows, xi, values, self.config.seed, str(source))
+        self.log(f"added {len(ids)} rollouts from {source}")
+        return ids
+
+    def correct(
+        self,
+        id: Any,
+        value: Any = None,
+        *,
+        failed: str | None = None,
+        drop: bool = False,
+        reason: str | None = None,
+    ) -> None:
+        """Another outcome of a rollout that was told: a return, or why it failed, or with `drop` none at all.
+
+        What was told before stays in the database, with the time and the `reason`. What was proposed stays as it was.
+        The learning steps that had used the wrong value are done anew.
+        """
+        with self.lock.hold("correct", wait=WAIT_SECONDS):
+            self.note_correction(id, value, failed=failed, drop=drop, reason=reason)
+            if self.store.position()[2]:
+                self.learner()
+
+    def set(self, **settings: Any) -> None:
+        """Other settings of the learner, by name, from the next proposal and the next learning step on."""
+        with self.lock.hold("set", wait=WAIT_SECONDS):
+            learner = self.learner()
+            before = {name: getattr(learner.settings, name, None) for name in settings}
+            with self._forgetting():
+                learner.change_settings(json_ready(storable_settings(settings)))
+                after = {name: getattr(learner.settings, name) for name in settings}
+                if after != before:
+                    content = {"settings": after, "before": before, "step": self.store.position()[2]}
+                    self.store.add_event(SET, content)
+                    self.log(f"set {', '.join(f'{name} = {value!r}' for name, value in after.items())}")
+
     @property
     def policy(self) -> HierarchicalPolicy:
         """The policy learned from all rollouts told so far; learns from those that are new."""
@@ -163,16 +211,27 @@ class Run(Ledger):
     def learner(self) -> Learner:
         """The learner as it stands: from memory, or from the folder when another process has moved the run on."""
         if self._learner is None or not self._is_current(self._learner):
-            learner, stored = load_learner(self.store, self.config, self.task, self.folder / STATE)
+            self.config = planned(self.made_with, self.store.events())
+            learner, stored, records = load_learner(self.store, self.made_with, self.task, self.folder / STATE)
             if stored < learner.info.updates:
                 self._save(learner)
+            if records:
+                self.store.replace_steps({step: json_ready(record) for step, record in records.items()})
+                self._renew_tables()
             catch_up(learner, self.store)
-            self._learner = learner
+            self._learner, self._seen_events = learner, len(self.store.events())
         return self._learner
+
+    def _renew_tables(self) -> None:
+        """What was written of learning steps before they were done anew holds no longer."""
+        if (self.folder / ITERATIONS).exists():
+            write_iterations(self)
+        (self.folder / RESULT).unlink(missing_ok=True)
 
     def _is_current(self, learner: Learner) -> bool:
         _, asks, steps = self.store.position()
-        return (learner.proposals, learner.info.updates) == (asks, steps)
+        known = learner.proposals, learner.info.updates, self._seen_events
+        return known == (asks, steps, len(self.store.events()))
 
     def learn_step(self, more: Callable[[HierarchicalPolicy], dict[str, Any]] | None = None) -> dict[str, Any]:
         """Learn from all that was told since the last step; its record, with `more` of the policy. Needs the lock."""
@@ -182,16 +241,8 @@ class Run(Ledger):
         with self._forgetting():
             observe(learner, new, np.full(len(new), True))
             policy = learner.update()
-            record = {
-                "iteration": learner.info.updates - 1,
-                "batch_mean_return": float(returns.mean()) if len(returns) else None,
-                **learner.info.as_dict(),
-                "numbers": policy.option_numbers,
-                "doubts": doubt_entries(policy.doubts),
-                "learner_seconds": time.perf_counter() - started,
-                **({} if more is None else more(policy)),
-            }
-            record = json_ready(record)
+            record = step_record(learner, returns, started)
+            record = json_ready(record | ({} if more is None else more(policy)))
             self.store.add_step(learner.info.updates, new.id, record)
         self._save(learner)
         return record
@@ -200,7 +251,7 @@ class Run(Ledger):
         """The policy first: where the state is up to date, the policy is."""
         try:
             learner.policy.save(self.folder / POLICY)
-            save_state(learner, self.folder / STATE, self.config.run)
+            save_state(learner, self.folder / STATE, state_origin(self.store, self.config))
         except OSError as error:
             raise StorageError(f"{self.folder} cannot be written: {error}. No rollout is lost") from error
 

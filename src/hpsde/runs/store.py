@@ -11,7 +11,6 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +19,15 @@ import numpy as np
 from hpsde._checks import LARGEST, usable_numbers
 from hpsde._doubt_entries import doubts_from
 from hpsde.errors import AskTellError, FileFormatError, StorageError
+from hpsde.rollouts import REPLACED, rollout_seed
+from hpsde.runs import corrections, events
+from hpsde.runs.events import VERSION, Event, migrate, no_such_rollout, now
 
 if TYPE_CHECKING:
     from hpsde.ask_tell import Proposal
 
 APPLICATION_ID = 0x48505344  # "HPSD": what the tool `file` and SQLite know the database by
-VERSION = 2
-READABLE = (1, 2)
+READABLE = (1, 2, 3)
 BUSY_SECONDS = 30.0
 
 SCHEMA = """
@@ -66,7 +67,8 @@ class Rows:
     """Rollouts as arrays. `parameters` are those that were run: as asked, unless others were told.
 
     option: place among the options of the policy that proposed it, -1 for the initial one. number: what that option is
-    called in all learning steps, 0 for the initial policy.
+    called in all learning steps, 0 for the initial policy. behaviour: who made it as a learner counts, the learning
+    step of `policy` unless a correction has replaced that since (`events.made_by`); then its number is 0.
     """
 
     id: np.ndarray
@@ -80,6 +82,7 @@ class Rows:
     returns: np.ndarray
     seed: np.ndarray
     policy: np.ndarray
+    behaviour: np.ndarray
     step: np.ndarray  # the learning step that first used it, 0 where none has
 
     def __len__(self) -> int:
@@ -108,9 +111,8 @@ class Store:
             connection = _connect(path)
             try:
                 connection.execute("PRAGMA journal_mode = WAL")
-                connection.executescript(
-                    f"BEGIN;{SCHEMA}PRAGMA application_id = {APPLICATION_ID};PRAGMA user_version = {VERSION};COMMIT;"
-                )
+                pragmas = f"PRAGMA application_id = {APPLICATION_ID};PRAGMA user_version = {VERSION};"
+                connection.executescript(f"BEGIN;{SCHEMA}{events.SCHEMA}{pragmas}COMMIT;")
             finally:
                 connection.close()
 
@@ -146,7 +148,7 @@ class Store:
         policy: np.ndarray,
     ) -> None:
         """Rollouts that were proposed, numbered from `first_id`."""
-        now, densities = _now(), proposal.log_density
+        at, densities = now(), proposal.log_density
         rows = [
             (
                 first_id + i,
@@ -158,7 +160,7 @@ class Store:
                 None if np.isnan(densities[i]) else float(densities[i]),
                 seeds[i],
                 int(policy[i]),
-                now,
+                at,
             )
             for i in range(len(contexts))
         ]
@@ -171,7 +173,7 @@ class Store:
 
     def tell(self, told: Iterable[tuple[int, float | None, str | None, Any]]) -> None:
         """(id, return, reason, executed) of each: a return, or else the reason why it failed."""
-        now = _now()
+        at = now()
         with self._writing() as connection:
             for number, value, reason, executed in told:
                 found = connection.execute(
@@ -183,21 +185,72 @@ class Store:
                     (
                         "done" if reason is None else "failed",
                         value,
-                        None if reason is None else reason.encode("utf-8", "backslashreplace").decode("utf-8"),
+                        storable_text(reason),
                         None if executed is None else _text(executed),
-                        now,
+                        at,
                         number,
                     ),
                 )
 
+    def add_given(
+        self, contexts: np.ndarray, parameters: np.ndarray, returns: np.ndarray, seed: int, source: str
+    ) -> range:
+        """Rollouts that were made elsewhere, as an ask of their own; their numbers."""
+        at, (last, asks, _) = now(), self.position()
+        ids = range(last + 1, last + 1 + len(returns))
+        with self._writing() as connection:
+            migrate(connection)
+            connection.executemany(
+                'INSERT INTO rollouts (id, ask, status, context, parameters, option, "return", seed, policy, asked_at, '
+                "told_at) VALUES (?, ?, 'done', ?, ?, -1, ?, ?, 0, ?, ?)",
+                [
+                    (number, asks + 1, _text(s), _text(xi), float(value), rollout_seed(seed, number), at, at)
+                    for number, s, xi, value in zip(ids, contexts, parameters, returns, strict=True)
+                ],
+            )
+            content = {"rollout": ids[0], "last": ids[-1], "source": storable_text(source)}
+            events.add_event(connection, events.ADDED, content)
+        return ids
+
     def reopen_failed(self) -> int:
-        """Rollouts that failed, and that nothing was learned since, are asked for again; how many."""
+        """Rollouts that failed, and that nothing was learned since, are asked for again, unless somebody has corrected
+        them; how many.
+        """
+        corrected = [str(event["rollout"]) for event in events.of_kind(self.events(), events.CORRECTED)]
         with self._writing() as connection:
             changed = connection.execute(
                 "UPDATE rollouts SET status = 'asked', reason = NULL, executed = NULL, told_at = NULL "
-                "WHERE status = 'failed' AND step IS NULL"
+                f"WHERE status = 'failed' AND step IS NULL AND id NOT IN ({', '.join(corrected)})"
             )
             return changed.rowcount
+
+    def correct(self, number: int, value: float | None, reason: str | None, why: str | None) -> None:
+        """Another outcome of a rollout that was told (`corrections.correct`)."""
+        with self._writing() as connection:
+            migrate(connection)
+            corrections.correct(connection, number, value, storable_text(reason), storable_text(why))
+
+    def replace_steps(self, records: dict[int, dict[str, Any]]) -> None:
+        """The records of learning steps that were done anew; the old ones go into an event."""
+        with self._writing() as connection:
+            migrate(connection)
+            corrections.replace_steps(connection, records)
+
+    def events(self) -> list[Event]:
+        """All that was changed about the run after the fact. Databases of version 1 and 2 have no such table."""
+        if self._select("PRAGMA user_version")[0][0] < VERSION:
+            return []
+        try:
+            rows = self._select("SELECT event, at, kind, content FROM events ORDER BY event")
+            return [events.read_event(*row) for row in rows]
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
+            raise FileFormatError(f"{self.path}: an event is damaged: {error}") from error
+
+    def add_event(self, kind: str, content: dict[str, Any]) -> None:
+        """Something that changes no rollout."""
+        with self._writing() as connection:
+            migrate(connection)
+            events.add_event(connection, kind, content)
 
     def add_step(self, step: int, ids: np.ndarray, record: dict[str, Any]) -> None:
         """A learning step, and the rollouts it was the first to use."""
@@ -205,10 +258,9 @@ class Store:
             connection.executemany("UPDATE rollouts SET step = ? WHERE id = ?", [(step, int(i)) for i in ids])
             connection.execute(
                 "INSERT INTO steps (step, rollouts, record, ended_at) VALUES (?, ?, ?, ?)",
-                (step, len(ids), json.dumps(record), _now()),
+                (step, len(ids), json.dumps(record), now()),
             )
-            # A database of version 1 had no lists in its records.
-            connection.execute(f"PRAGMA user_version = {VERSION}")
+            migrate(connection)
 
     def rows(self, where: str = "1", values: Sequence[Any] = (), order: str = "id") -> Rows:
         """The rollouts of a query, checked."""
@@ -227,6 +279,8 @@ class Store:
             for asked, executed in zip(found["parameters"], found["executed"], strict=True)
         ]
         try:
+            behaviour = events.made_by(self.events(), whole("id"), whole("policy"))
+            number = self.option_numbers(found["policy"], found["option"])
             rows = Rows(
                 id=whole("id"),
                 ask=whole("ask"),
@@ -234,11 +288,12 @@ class Store:
                 contexts=self._numbers("context", found["id"], found["context"], self.context_size),
                 parameters=self._numbers("parameters", found["id"], run, self.parameter_size),
                 option=whole("option"),
-                number=self.option_numbers(found["policy"], found["option"]),
+                number=np.where(behaviour == REPLACED, 0, number),
                 log_density=numbers("log_density"),
                 returns=numbers("return"),
                 seed=whole("seed"),
                 policy=whole("policy"),
+                behaviour=behaviour,
                 step=whole("step"),
             )
         except FileFormatError:
@@ -296,6 +351,17 @@ class Store:
         """The number of the first rollout of every ask."""
         return dict(self._select("SELECT ask, min(id) FROM rollouts GROUP BY ask"))
 
+    def extent(self) -> tuple[int, float, float]:
+        """How many returns were told so far, the lowest and the highest of them."""
+        query = 'SELECT count(*), min("return"), max("return") FROM rollouts WHERE status = \'done\''
+        count, low, high = self._select(query)[0]
+        return int(count), float(low or 0.0), float(high or 0.0)
+
+    def returns(self) -> np.ndarray:
+        """All returns told so far."""
+        found = self._select("SELECT \"return\" FROM rollouts WHERE status = 'done'")
+        return np.array([value for (value,) in found], dtype=float)
+
     def best_return(self) -> float | None:
         """The highest return so far."""
         found = self._select("SELECT max(\"return\") FROM rollouts WHERE status = 'done'")[0][0]
@@ -347,10 +413,12 @@ def _check_schema(path: Path, connection: sqlite3.Connection) -> None:
         known = ", ".join(map(str, READABLE))
         raise FileFormatError(f"{path} has version {version}; this hpsde reads versions {known}")
     found = connection.execute("SELECT type, sql FROM sqlite_master").fetchall()
-    wanted = {statement.strip() for statement in SCHEMA.split(";")} - {""}
+    schema = SCHEMA if version < VERSION else SCHEMA + events.SCHEMA
+    wanted = {statement.strip() for statement in schema.split(";")} - {""}
     if not wanted <= {sql for _, sql in found} or "trigger" in {kind for kind, _ in found}:
         raise FileFormatError(f"{path} is damaged: its tables are not those of a run")
-    for table, number in (("rollouts", "id"), ("steps", "step")):
+    tables = [("rollouts", "id"), ("steps", "step")] + ([] if version < VERSION else [("events", "event")])
+    for table, number in tables:
         query = f"SELECT count(*), coalesce(min({number}), 1), coalesce(max({number}), 0) FROM {table}"
         count, first, last = connection.execute(query).fetchone()
         if (first, last) != (1, count):
@@ -359,12 +427,14 @@ def _check_schema(path: Path, connection: sqlite3.Connection) -> None:
 
 def _check_open(number: int, found: tuple[str, float | None, str | None] | None, last: int) -> None:
     if found is None:
-        known = f"rollouts 1 to {last} have been asked" if last else "none has been asked"
-        raise AskTellError(f"there is no rollout {number} in this run; {known}")
+        raise AskTellError(no_such_rollout(number, last))
     status, value, at = found
     if status != "asked":
         what = f"with the return {value!r}" if status == "done" else "as failed"
-        raise AskTellError(f"rollout {number} was told already, {what}, at {at}; a rollout is told once")
+        raise AskTellError(
+            f"rollout {number} was told already, {what}, at {at}; a rollout is told once. If that was "
+            f"wrong, correct it: hpsde correct RUN {number}, run.correct({number}, ...)"
+        )
 
 
 @contextmanager
@@ -418,5 +488,6 @@ def _text(values: Any) -> str:
     return json.dumps(np.asarray(values, dtype=float).tolist(), allow_nan=False)
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+def storable_text(text: str | None) -> str | None:
+    """The text, with what UTF-8 cannot hold written out."""
+    return None if text is None else text.encode("utf-8", "backslashreplace").decode("utf-8")

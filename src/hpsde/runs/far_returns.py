@@ -1,0 +1,35 @@
+"""Returns that are far outside all others, such as 1000 typed for 10: taken, but not in silence.
+
+A return is far if it is more than FACTOR times as far from the median of those told before as any of them. The median
+is robust, and the farthest of n returns grows slowly: by the logarithm of n even where returns have exponential tails.
+There the chance that the next of n + 1 returns is twice as far out is about 0.6 / n^2, so that with LEAST told before a
+whole run is falsely warned of less than one time in fifteen; of normal or bounded returns hardly ever. A penalty that
+many rollouts have is warned of once: afterwards it is among those told.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+FACTOR = 2.0
+LEAST = 10  # returns that the others are compared with
+
+
+def far_returns(before: np.ndarray, told: np.ndarray) -> np.ndarray:
+    """Which of the returns told [N] are far outside those told before [M].
+
+    Where few were told before, the farthest of all is compared with the others, those told with it included.
+    """
+    none = np.zeros(len(told), dtype=bool)
+    if len(before) >= LEAST:
+        centre = np.median(before)
+        reach = np.max(np.abs(before - centre))
+        return none if reach == 0.0 else np.abs(told - centre) > FACTOR * reach
+    together = np.concatenate([before, told])
+    if len(together) <= LEAST:
+        return none
+    distance = np.abs(together - np.median(together))
+    reach, farthest = np.sort(distance)[-2:]
+    if reach == 0.0 or farthest <= FACTOR * reach:
+        return none
+    return distance[len(before) :] == farthest
