@@ -61,3 +61,19 @@ def test_noise_leaves_something_to_gain():
 def test_a_tolerance_that_is_none(tolerance):
     with pytest.raises(InputError, match="tolerance must be a number from 0 to below 1"):
         hpsde.learn(two_bumps, initial=hpsde.Uniform([-2.0, -2.0], [2.0, 2.0]), tolerance=tolerance, rollouts=20)
+
+
+def test_a_durable_run_ends_early_says_so_and_goes_on_when_it_is_extended(tmp_path):
+    task = task_from_function(two_bumps, initial=hpsde.Uniform([-2.0, -2.0], [2.0, 2.0]))
+    planned = {"rollouts": 500, "initial_rollouts": 100, "batch": 50}
+    with hpsde.Run.create(tmp_path / "run", task, **planned) as run:
+        run.learn(progress=False)
+        ended = run.status().done
+        assert 200 <= ended < 500
+        assert run.learn(progress=False) is not None  # nothing more is done
+        assert run.status().done == ended
+        run.learn(progress=False, rollouts=550)
+        assert run.status().done == 550
+    with hpsde.Run.create(tmp_path / "all", task, tolerance=0.0, **planned | {"rollouts": 350}) as run:
+        run.learn(progress=False)
+        assert run.status().done == 350

@@ -34,6 +34,8 @@ class LearnerOptions:
     """Rollouts of the initial policy, before the first learning step."""
     batch: Count = None
     """Rollouts between two learning steps; by default 50, but from a fortieth to a twentieth of all."""
+    tolerance: Annotated[float, tyro.conf.arg(metavar="SHARE")] = 1e-10
+    """End early where no more than this share of what the returns vary by is left to gain; 0: never."""
     max_options: Count = None
     """The most options (solutions) to look for."""
     bounds: Annotated[str | None, tyro.conf.arg(metavar="BOUNDS", help_behavior_hint="(default: the initial)")] = None
@@ -51,7 +53,7 @@ class LearnerOptions:
             raise InputError(f"--seed must be 0 or more, not {self.seed}")
         named = {"max_options": self.max_options, "bounds": self.bounds}
         given = {name: value for name, value in named.items() if value is not None}
-        names = ("method", "seed", "rollouts", "initial_rollouts", "batch")
+        names = ("method", "seed", "rollouts", "initial_rollouts", "batch", "tolerance")
         return dict(map(parse_setting, self.set)) | given | {name: getattr(self, name) for name in names}
 
 

@@ -41,6 +41,7 @@ def _result(run: Run, policy: HierarchicalPolicy) -> dict[str, Any]:
         "options": [life | earned.get(life["number"], {}) for life in status.options],
         "best_return": status.best_return,
         "rollouts": status.done + status.failed,
+        "planned": status.rollouts + status.added,
         "failed": status.failed,
         "ess": steps[-1]["ess"],
         "learner_seconds": sum(step.get("learner_seconds") or 0.0 for step in steps),
@@ -80,6 +81,8 @@ def describe(result: dict[str, Any], folder: Path | None) -> str:
             f"{result['surplus']} options follow none of them"
         )
     failed = f" ({result['failed']} failed)" if result["failed"] else ""
+    if result["rollouts"] < result["planned"]:
+        failed += f" of {result['planned']}, then nothing was left to gain"
     lines.append(
         f"cost            {result['rollouts']} rollouts{failed}, {result['learner_seconds']:.1f} s in the learner, "
         f"{result['task_seconds']:.1f} s in the task, {result['compilations']} compilations"

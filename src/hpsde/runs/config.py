@@ -10,6 +10,7 @@ from typing import Any
 
 from hpsde._checks import check_count
 from hpsde.errors import FileFormatError, HpsdeError
+from hpsde.learning import check_tolerance
 from hpsde.runs.files import read_json
 
 FORMAT, VERSION = "hpsde-run", 1
@@ -28,6 +29,7 @@ class RunConfig:
     rollouts: how many there are to be in all. expected_rollouts: what arrays were laid out for, which never changes.
     batch: rollouts between two learning steps. chunk: how many are evaluated in one call of the task.
     measure: whether every policy is tried on the task's evaluation contexts, which costs evaluations.
+    tolerance: the run ends before where no more is left to gain; runs that do not say it do all rollouts.
     """
 
     run: str
@@ -46,6 +48,7 @@ class RunConfig:
     settings: dict[str, Any]
     created: str
     versions: dict[str, str]
+    tolerance: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """In JSON's own types."""
@@ -59,11 +62,11 @@ class RunConfig:
         if data.get("version") != VERSION:
             raise FileFormatError(f"it has version {data.get('version')!r}; this hpsde reads version {VERSION}")
         names = [each.name for each in fields(cls)]
-        values = {name: value for name, value in data.items() if name not in ("format", "version")}
+        values = {"tolerance": 0.0} | {name: data[name] for name in data if name not in ("format", "version")}
         if sorted(values) != sorted(names):
             wrong = sorted(set(values) ^ set(names))
             raise FileFormatError(f"expected the entries {', '.join(names)}; {', '.join(map(str, wrong))} is not right")
-        kinds = {"str": str, "int": int, "bool": bool}
+        kinds = {"str": str, "int": int, "bool": bool, "float": float}
         for each in fields(cls):
             kind = kinds.get(str(each.type), dict)
             value = values[each.name]
@@ -72,6 +75,7 @@ class RunConfig:
                 raise FileFormatError(f"{each.name}: expected {kind.__name__}, got {str(value)[:80]!r}")
         for name, least in _LEAST.items():
             check_count(name, values[name], least)
+        check_tolerance(values["tolerance"])
         return cls(**values)
 
 

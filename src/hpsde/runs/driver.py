@@ -108,7 +108,7 @@ class _Loop:
                 self.evaluate(self.run.store.rows("status = 'asked'"))
             elif counts["done"] >= 2 and self.run.store.new_usable():
                 self.learn()
-            elif sum(counts.values()) - self.added < self.run.config.rollouts:
+            elif sum(counts.values()) - self.added < self.run.config.rollouts and not self.is_done():
                 self.ask(counts)
             elif counts["done"] < 2:
                 raise AskTellError(
@@ -118,6 +118,14 @@ class _Loop:
                 return
         self.run.log("interrupted")
         raise KeyboardInterrupt
+
+    def is_done(self) -> bool:
+        """Whether nothing is left to gain; who wants more rollouts than were planned gets them all the same."""
+        config, steps = self.run.config, self.run.store.steps()
+        if not steps or config.rollouts > self.run.made_with.rollouts:
+            return False
+        left = steps[-1].get("to_gain")
+        return isinstance(left, float) and left <= config.tolerance
 
     def ask(self, counts: dict[str, int]) -> None:
         """Store the next rollouts to evaluate."""

@@ -12,7 +12,7 @@ from hpsde.ask_tell import Learner
 from hpsde.bounds import bounds_text
 from hpsde.distributions import as_distribution
 from hpsde.errors import FileFormatError, InputError
-from hpsde.learning import batch_size, budget
+from hpsde.learning import batch_size, budget, check_tolerance
 from hpsde.methods import new_learner, task_settings
 from hpsde.problems import Problem, distribution_text, problem_from_words
 from hpsde.runs.config import RunConfig, versions
@@ -34,6 +34,7 @@ def make_config(
     batch: int | None,
     chunk: int | None,
     measure: bool | None,
+    tolerance: float,
     settings: dict[str, Any],
 ) -> tuple[RunConfig, Any]:
     """The configuration of a new run, and its task where there is one. `Run.create` explains the arguments."""
@@ -61,6 +62,7 @@ def make_config(
         settings=storable_settings(given | settings),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         versions=versions(),
+        tolerance=check_tolerance(tolerance),
     )
     make_learner(config, task)  # all that is wrong with the settings shows now
     return config, task

@@ -14,6 +14,7 @@ from hpsde._checks import check_count
 from hpsde.ask_tell import Learner, made_by
 from hpsde.bounds import FROM_INITIAL, are_initial
 from hpsde.errors import InputError, StorageError
+from hpsde.learning import TOLERANCE
 from hpsde.methods import DEFAULT_METHOD
 from hpsde.policy import HierarchicalPolicy
 from hpsde.rollouts import rollout_seed
@@ -78,6 +79,7 @@ class Run(Ledger):
         batch: int | None = None,
         chunk: int | None = None,
         measure: bool | None = None,
+        tolerance: float = TOLERANCE,
         overwrite: bool = False,
         **settings: Any,
     ) -> Run:
@@ -86,8 +88,8 @@ class Run(Ledger):
         what: a task by name, "module:function", a TOML file, a `Problem` or a task; None where rollouts are asked
             for and told by hand. With None or a function go `initial` and, where there are contexts, `contexts` (their
             distribution) or `context_size`.
-        bounds, method, seed, rollouts, initial_rollouts, settings: as for `hpsde.learn`. batch: how many rollouts are
-            told before `ask` learns from them. chunk: how many are evaluated in one call of the task.
+        bounds, method, seed, rollouts, initial_rollouts, tolerance, settings: as for `hpsde.learn`. batch: how many
+            rollouts are told before `ask` learns from them. chunk: how many are evaluated in one call of the task.
         """
         folder = Path(folder)
         words = {"contexts": contexts, "initial": initial, "context_size": context_size, "batched": batched}
@@ -102,6 +104,7 @@ class Run(Ledger):
             batch=batch,
             chunk=chunk,
             measure=measure,
+            tolerance=tolerance,
             settings=settings if are_initial(bounds) else {"bounds": bounds} | settings,
         )
         prepare_folder(folder, overwrite)
