@@ -179,6 +179,17 @@ def test_maps_only_where_they_can_be_drawn(sizes, panels, rollouts, iterations):
     figure.savefig(io.BytesIO(), format="png")
 
 
+def test_without_a_task_the_returns_of_the_rollouts_are_drawn(rollouts, iterations):
+    policy = Policy()
+    policy.context_size = policy.parameter_size = 1
+    rollouts["returns"] = np.where(rollouts["failed"], np.nan, np.arange(40.0))
+    figure = plots.run_figure(None, policy, rollouts, iterations)
+    (drawn,) = figure.axes[0].collections
+    np.testing.assert_array_equal(drawn.get_array(), np.delete(np.arange(40.0), 7))
+    np.testing.assert_array_equal(drawn.get_offsets()[:, 1], np.delete(rollouts["parameters"][:, 0], 7))
+    figure.savefig(io.BytesIO(), format="png")
+
+
 def test_task_without_bounds_takes_the_range_of_the_rollouts(rollouts, iterations):
     task = Task()
     task.parameter_bounds = None

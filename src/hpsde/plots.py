@@ -52,18 +52,23 @@ def run_figure(
     """The curves of a run, under three maps where context and parameter are one number each, under routes, or under
     pictures of an arm's postures (`plot_arm.Postures`) where these were taken.
 
+    task: None where its returns are not known but for the `returns` of the rollouts.
     lives: of every option its number, and after how many rollouts it was `born` and `died` (`ledger.option_lives`).
     """
     with _style():
         from matplotlib.figure import Figure
 
-        if task.context_size == 1 and task.parameter_size == 1:
+        sized = policy if task is None else task
+        if sized.context_size == 1 and sized.parameter_size == 1:
             figure = Figure(figsize=(9.0, 5.6), dpi=160, layout="constrained")
             rows: Any = figure.subfigures(2, 1, height_ratios=(1.25, 1.0))
             top, bottom = rows
             surface, samples, options = top.subplots(1, 3, sharey=True)
-            returns = return_map(task, rollouts["parameters"])
-            draw_surface(surface, returns)
+            returns = seen_map(rollouts) if task is None else return_map(task, rollouts["parameters"])
+            if task is None:
+                draw_told(surface, returns, rollouts)
+            else:
+                draw_surface(surface, returns)
             draw_samples(samples, returns, policy, rollouts)
             draw_options(options, returns, policy)
             samples.set_ylabel("")
@@ -138,7 +143,7 @@ def posture_sheet(postures: Any) -> Figure:
 
 
 class ReturnMap(NamedTuple):
-    """Returns [P, C] over a grid of parameters [P] and contexts [C]."""
+    """Returns [P, C] over a grid of parameters [P] and contexts [C]; NaN where they are not known."""
 
     contexts: np.ndarray
     parameters: np.ndarray
@@ -156,11 +161,28 @@ def return_map(task: Any, seen: np.ndarray) -> ReturnMap:
     return ReturnMap(contexts, parameters, returns.reshape(GRID_POINTS, GRID_POINTS))
 
 
+def seen_map(rollouts: Mapping[str, np.ndarray]) -> ReturnMap:
+    """A map without returns, over the contexts and parameters of the rollouts."""
+    contexts, parameters = (
+        np.linspace(values.min(), values.max(), GRID_POINTS) if len(values) else np.linspace(0.0, 1.0, GRID_POINTS)
+        for values in (rollouts["contexts"], rollouts["parameters"])
+    )
+    return ReturnMap(contexts, parameters, np.full((GRID_POINTS, GRID_POINTS), np.nan))
+
+
+def draw_told(axes: Axes, returns: ReturnMap, rollouts: Mapping[str, np.ndarray]) -> None:
+    """The returns of the rollouts that did not fail, each at its context and parameter."""
+    shown = ~rollouts["failed"]
+    points = rollouts["contexts"][shown, 0], rollouts["parameters"][shown, 0]
+    image = axes.scatter(*points, c=rollouts["returns"][shown], s=9.0, cmap="cividis", linewidths=0, rasterized=True)
+    _add_scale(axes, image)
+    _label_map(axes, "returns of the rollouts", returns)
+
+
 def draw_surface(axes: Axes, returns: ReturnMap) -> None:
     """The return over context and parameter."""
     image = axes.pcolormesh(*returns, cmap="cividis", shading="nearest", rasterized=True)
-    bar = axes.figure.colorbar(image, ax=axes, pad=0.02, aspect=30)
-    bar.outline.set_visible(False)
+    _add_scale(axes, image)
     _label_map(axes, "returns", returns)
 
 
@@ -302,9 +324,16 @@ def _colours(numbers: np.ndarray) -> tuple[str, ...]:
 
 
 def _pale_surface(axes: Axes, returns: ReturnMap) -> None:
+    if np.all(np.isnan(returns.returns)):
+        return
     low, high = returns.returns.min(), returns.returns.max()
     # The scale ends far above the highest return, so that the map stays a light grey under the colours.
     axes.pcolormesh(*returns, cmap="Greys", vmin=low, vmax=low + 3.5 * (high - low), shading="nearest", rasterized=True)
+
+
+def _add_scale(axes: Axes, image: Any) -> None:
+    bar = axes.figure.colorbar(image, ax=axes, pad=0.02, aspect=30)
+    bar.outline.set_visible(False)
 
 
 def _label_map(axes: Axes, title: str, returns: ReturnMap) -> None:

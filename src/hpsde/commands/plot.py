@@ -25,8 +25,12 @@ class Command:
     lines, thick where the gate prefers them. For every task: the return against rollouts, and when
     options were born and died. Doubts of the learner stand above the figure.
 
-    For an arm (reach, reach-mujoco, a reach_task of your own): a picture of every option's posture,
-    by MuJoCo (extra sim); also as DIR/option-1.png ..., and DIR/postures.png shows several goals.
+    Of your own function the returns that were told are drawn; with --trust the function that the
+    folder names is run, and its returns are drawn everywhere.
+
+    For an arm (reach, reach-mujoco; a reach_task of your own with --trust): a picture of every
+    option's posture, by MuJoCo (extra sim); also as DIR/option-1.png ..., and DIR/postures.png
+    shows several goals.
 
     examples:
       hpsde plot runs/triple
@@ -46,6 +50,8 @@ class Command:
         tuple[float, ...], tyro.conf.arg(metavar="S...", help_behavior_hint="(default: in the middle)")
     ] = ()
     """The context that is pictured, where the figure is of one alone: an arm's goal x y z."""
+    trust: bool = False
+    """The function that the folder names may run."""
 
     def __call__(self) -> None:
         """Read the run, draw it, write the figure and say where."""
@@ -68,10 +74,8 @@ class Command:
         missing = [name for name in (ITERATIONS, POLICY) if not (self.folder / name).is_file()]
         if missing:
             raise InputError(f"{self.folder} has nothing to draw yet: it has no {', '.join(missing)}")
-        if problem is None or not problem.runnable:
-            raise InputError(f"{self.folder} has no task whose returns could be drawn")
-
-        task, policy = problem.make_task(), load_policy(self.folder / POLICY)
+        known = problem is not None and (problem.task is not None or (self.trust and problem.runnable))
+        task, policy = problem.make_task() if problem and known else None, load_policy(self.folder / POLICY)
         goal = self._goal(task)
         iterations = read_csv(self.folder / ITERATIONS, needed=("rollouts", "batch_mean_return", "options_kept"))
         postures = None if goal is None else _take_pictures(task, policy, goal)
@@ -84,6 +88,7 @@ class Command:
                 "option": rollouts.option,
                 "number": rollouts.number,
                 "failed": rollouts.status != "done",
+                "returns": rollouts.returns,
             },
             iterations,
             postures,
@@ -107,7 +112,8 @@ class Command:
         check_numbers("context", self.context)
         if not plot_arm.is_arm(task):
             if self.context:
-                raise InputError(f"--context: expected with an arm alone; the figure of {task.name} is of all contexts")
+                name = "your own function, without --trust," if task is None else task.name
+                raise InputError(f"--context: expected with an arm alone; the figure of {name} is of all contexts")
             return None
         if len(self.context) not in (0, task.context_size):
             raise InputError(f"--context: expected {task.context_size} numbers, got {len(self.context)}")

@@ -35,6 +35,8 @@ class Command:
     """Why it gave no return."""
     parameters: Annotated[tuple[float, ...], tyro.conf.arg(metavar="P...", help_behavior_hint="")] = ()
     """The parameters that were run, where they are not those that were asked."""
+    trust: bool = False
+    """The code that the folder names may run: --parameters needs it for a run of a task of your own."""
 
     def __call__(self) -> None:
         """Tell, and say where the run stands."""
@@ -44,6 +46,6 @@ class Command:
         if (self.value is None) == (self.failed is None):
             raise InputError("expected --return R or --failed REASON, one of the two")
         check_numbers("parameters", self.parameters)
-        with Ledger.open(self.folder) as run:
+        with Ledger.open(self.folder, trust=self.trust) as run:
             run.tell(self.id, self.value, failed=self.failed, parameters=list(self.parameters) or None)
             print_json(run.status().as_dict())

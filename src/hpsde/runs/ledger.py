@@ -56,12 +56,20 @@ class Ledger:
         self.store = Store(folder / DATABASE, config.context_size, config.parameter_size)
 
     @classmethod
-    def open(cls: type[Kind], folder: str | Path, *, task: Any = None) -> Kind:
-        """The run in a folder. A run of a task of your own, made with `create(folder, task)`, takes it again here."""
+    def open(cls: type[Kind], folder: str | Path, *, task: Any = None, trust: bool = False) -> Kind:
+        """The run in a folder. A run of a task of your own, made with `create(folder, task)`, takes it again here.
+
+        trust: the code that the folder names may run, where ask and tell need it: a task of your own, made by name.
+        """
         folder = Path(folder)
         if not (folder / CONFIG).is_file():
             raise FileFormatError(f"{folder} is not the folder of a run: it has no {CONFIG}")
-        return cls(folder, read_config(folder / CONFIG), task)
+        config = read_config(folder / CONFIG)
+        if trust and task is None:
+            from hpsde.runs.making import trusted_task
+
+            task = trusted_task(config)
+        return cls(folder, config, task)
 
     def close(self) -> None:
         """Close the database."""
