@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol, runtime_checkable
 
 Value = float | int | str | None
@@ -93,7 +93,9 @@ class _RichBar:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._progress.stop()
+        with suppress(OSError):  # a terminal that was closed stops no run
+            self._progress.stop()
 
     def update(self, done: int, **fields: Value) -> None:
-        self._progress.update(self._task, completed=done, text=describe(**fields))
+        with suppress(OSError):
+            self._progress.update(self._task, completed=done, text=describe(**fields))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -11,9 +12,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hpsde._checks import LARGEST, as_numbers, check_count, check_rows, usable_numbers
+from hpsde._plain import open_plain
 from hpsde.errors import FileFormatError, InputError, RunLockedError
 from hpsde.runs.config import RunConfig, read_config
-from hpsde.runs.folder import CONFIG, DATABASE, LOCK, LOG
+from hpsde.runs.folder import CONFIG, DATABASE, LOCK, LOG, check_files
 from hpsde.runs.lock import RunLock
 from hpsde.runs.store import Rows, Store
 
@@ -64,6 +66,7 @@ class Ledger:
         folder = Path(folder)
         if not (folder / CONFIG).is_file():
             raise FileFormatError(f"{folder} is not the folder of a run: it has no {CONFIG}")
+        check_files(folder)
         config = read_config(folder / CONFIG)
         if trust and task is None:
             from hpsde.runs.making import trusted_task
@@ -145,9 +148,10 @@ class Ledger:
     def log(self, text: str) -> None:
         """Add a line to the log. A log that cannot be written stops nothing."""
         try:
-            with open(self.folder / LOG, "a", encoding="utf-8", errors="backslashreplace") as file:
+            descriptor = open_plain(self.folder / LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            with open(descriptor, "a", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(f"{_now()} {text}\n")
-        except OSError:
+        except (OSError, FileFormatError):
             pass
 
 
