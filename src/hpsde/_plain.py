@@ -14,8 +14,9 @@ _BYTES = getattr(os, "O_BINARY", 0)
 
 
 def open_plain(path: Path, flags: int = os.O_RDONLY, *, links: bool = False) -> int:
-    """A descriptor of the plain file `path`; FileFormatError where it is something else. Programs that this one starts
-    do not inherit it.
+    """A descriptor of the plain file `path`, which programs that this one starts do not inherit.
+
+    FileFormatError where it is something else; that it is a folder, or not there, is an OSError, as usual.
 
     links: whether the path may be a link to the file, as one that the user has named may.
     """
@@ -26,10 +27,13 @@ def open_plain(path: Path, flags: int = os.O_RDONLY, *, links: bool = False) -> 
         if error.errno in (errno.ELOOP, errno.ENXIO, errno.EMLINK):
             raise _not_plain(path) from None
         raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise _not_plain(path)
-    return descriptor
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise _not_plain(path)
 
 
 def check_plain(path: Path) -> None:

@@ -29,7 +29,9 @@ def open_database(path: Path, busy_seconds: float) -> sqlite3.Connection:
             with suppress(sqlite3.OperationalError):
                 address = f"file:{quote(str(path.resolve()))}?{how}"
                 return _checked(sqlite3.connect(address, uri=True, timeout=busy_seconds, isolation_level=None))
-        return _copied(path)
+        with suppress(OSError):
+            return _copied(path)
+        raise
 
 
 def _checked(connection: sqlite3.Connection) -> sqlite3.Connection:
@@ -44,11 +46,12 @@ def _checked(connection: sqlite3.Connection) -> sqlite3.Connection:
 
 def _copied(path: Path) -> sqlite3.Connection:
     """A copy in memory of the database and its log, which cannot be written."""
-    memory = sqlite3.connect(":memory:", isolation_level=None)
     with TemporaryDirectory(prefix="hpsde-") as folder:
         copy = Path(folder) / path.name
         shutil.copyfile(path, copy)
-        shutil.copyfile(_log(path), _log(copy))
+        if _log(path).exists():
+            shutil.copyfile(_log(path), _log(copy))
+        memory = sqlite3.connect(":memory:", isolation_level=None)
         with closing(sqlite3.connect(copy)) as source:
             source.backup(memory)
     memory.execute("PRAGMA query_only = ON")
