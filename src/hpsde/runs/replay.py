@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hpsde.ask_tell import Learner
-from hpsde.errors import FileFormatError
+from hpsde.errors import FileFormatError, HpsdeError
 from hpsde.runs.config import RunConfig
 from hpsde.runs.making import make_learner
 from hpsde.runs.state import load_state
@@ -26,17 +26,37 @@ def load_learner(store: Store, config: RunConfig, task: Any, state: Path) -> tup
     try:
         load_state(learner, state, config.run)
         known = learner.info.updates
-        if known > steps or learner.info.rollouts != int((rows.step <= known).sum()):
+        if known <= steps and learner.info.rollouts != int((rows.step <= known).sum()):
             raise FileFormatError(f"{state} does not belong to these rollouts")
     except (FileFormatError, OSError):
         learner, known = make_learner(config, task), 0
+    if known > steps:
+        raise FileFormatError(
+            f"{store.path} is older than {state.name}: it has {steps} learning steps, the learner had made {known}. "
+            f"It is an old copy, or one without {store.path.name}-wal, and rollouts are missing. Put the whole "
+            f"database in its place, both files; if what is missing is lost for good, remove {state.name} to go on "
+            f"from step {steps}: numbers of lost rollouts are then given again"
+        )
+    try:
+        _go_through(learner, store, rows, known, steps)
+    except HpsdeError:
+        raise
+    except Exception:  # whatever a state that does not fit leads to: without it all is learned again
+        if known == 0:
+            raise
+        learner, known = make_learner(config, task), 0
+        _go_through(learner, store, rows, known, steps)
+    return learner, known
+
+
+def _go_through(learner: Learner, store: Store, rows: Rows, known: int, steps: int) -> None:
+    """All learning steps in their order: the learner sees the rollouts of each, and learns where it has not yet."""
     for step in range(1, steps + 1):
         if step > known:
             recall(learner, store, step - 1)
         observe(learner, rows, rows.step == step)
         if step > known:
             learner.update()
-    return learner, known
 
 
 def catch_up(learner: Learner, store: Store) -> None:

@@ -14,7 +14,7 @@ from hpsde._checks import check_count
 from hpsde._doubt_entries import doubt_entries
 from hpsde.ask_tell import Learner, made_by
 from hpsde.bounds import FROM_INITIAL, are_initial
-from hpsde.errors import InputError, StorageError
+from hpsde.errors import FileFormatError, HpsdeError, InputError, StorageError
 from hpsde.methods import DEFAULT_METHOD
 from hpsde.policy import HierarchicalPolicy
 from hpsde.rollouts import rollout_seed
@@ -56,6 +56,7 @@ class Run(Ledger):
     def __init__(self, folder: Path, config: RunConfig, task: Any = None):
         super().__init__(folder, config, None if task is None else check_task(task))
         self._learner: Learner | None = None
+        self._remembered = False  # whether the learner began with a state that was stored
 
     @classmethod
     def create(
@@ -130,7 +131,8 @@ class Run(Ledger):
         seeds = [rollout_seed(self.config.seed, number) for number in ids]
         learner = self.learner()
         with self._forgetting():
-            proposal = learner.propose(rows, by_policy)
+            with self._doubting_the_state():
+                proposal = learner.propose(rows, by_policy)
             self.store.add_asked(
                 ask=asks + 1,
                 contexts=rows,
@@ -166,7 +168,9 @@ class Run(Ledger):
             learner, stored = load_learner(self.store, self.config, self.task, self.folder / STATE)
             if stored < learner.info.updates:
                 self._save(learner)
-            catch_up(learner, self.store)
+            self._remembered = stored > 0
+            with self._doubting_the_state():
+                catch_up(learner, self.store)
             self._learner = learner
         return self._learner
 
@@ -180,8 +184,9 @@ class Run(Ledger):
         new = self.store.rows("status != 'asked' AND step IS NULL")
         returns = new.returns[new.status == "done"]
         with self._forgetting():
-            observe(learner, new, np.full(len(new), True))
-            policy = learner.update()
+            with self._doubting_the_state():
+                observe(learner, new, np.full(len(new), True))
+                policy = learner.update()
             record = {
                 "iteration": learner.info.updates - 1,
                 "batch_mean_return": float(returns.mean()) if len(returns) else None,
@@ -212,6 +217,21 @@ class Run(Ledger):
         except BaseException:
             self._learner = None
             raise
+
+    @contextmanager
+    def _doubting_the_state(self) -> Iterator[None]:
+        """What is wrong with a state that was stored may show only when it is used: then the error says what to do."""
+        try:
+            yield
+        except HpsdeError:
+            raise
+        except Exception as error:
+            if not self._remembered:
+                raise
+            raise FileFormatError(
+                f"the learner failed ({type(error).__name__}: {' '.join(str(error).split())[:200]}). If {STATE} of "
+                f"{self.folder} is damaged, removing it helps: all that it remembers is learned again from the rollouts"
+            ) from error
 
     def learn(self, task: Any = None, **arguments: Any) -> HierarchicalPolicy:
         """Run the rollouts that are left and learn from them; `hpsde.runs.driver.drive` says what can be given."""
