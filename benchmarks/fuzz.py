@@ -3,8 +3,9 @@
     python benchmarks/fuzz.py --inputs 1000
 
 Each input is given to a child process of 1 GiB of memory and a minute of computing. Counted are tracebacks (an error
-that is none of hpsde's), code that ran although nobody trusted it, hangs, and children that were killed. All of them
-should be 0; the inputs that led to others are printed with the seed that makes them again.
+that is none of hpsde's), code that ran although nobody trusted it, files written through a link, hangs, memory, and
+children that were killed. All of them should be 0; inputs that led to others are printed with the seed that makes them
+again.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ from hpsde.runs.config import read_config
 from hpsde.runs.making import make_learner
 from hpsde.runs.state import _digest, load_state
 
-MEMORY = 2**30
+MEMORY, ADDRESSES = 2**30, 16 * 2**30
+"""Bytes that a child may use, and lay out: compilers and threads lay out far more than they use."""
 SECONDS, PATIENCE = 60, 600.0
 """Of computing, and by the clock: the machine may be busy with something else."""
 INNOCENT, MARK = "innocent.txt", "ran"
@@ -241,8 +243,8 @@ def make_run(folder: Path) -> None:
 
 
 def outcome(way: str, seed: int, made: Path) -> tuple[str, str]:
-    """What came of one input in a child: "answer", "message", "traceback", "code run", "link followed", "hang" or
-    "killed"; and what it said.
+    """What came of one input in a child: "answer", "message", "traceback", "code run", "link followed", "hang",
+    "memory" or "killed"; and what it said.
     """
     with tempfile.TemporaryDirectory() as scratch:
         folder, report = Path(scratch) / "run", Path(scratch) / "report"
@@ -265,9 +267,8 @@ def _run_in_child(way: str, seed: int, folder: Path, report: Path) -> None:
     kind, text = "answer", ""
     try:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-        resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
+        resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
         os.chdir(folder)
         WAYS[way](random.Random(seed), folder)
     except (hpsde.HpsdeError, FileNotFoundError) as error:
@@ -279,13 +280,23 @@ def _run_in_child(way: str, seed: int, folder: Path, report: Path) -> None:
         os._exit(0)
 
 
+def _bytes_used(child: int) -> int:
+    """Of memory, less what it shares with the process that forked it; 0 where it has ended."""
+    try:
+        _, resident, shared, *_ = map(int, Path(f"/proc/{child}/statm").read_text().split())
+    except (OSError, ValueError):
+        return 0
+    return (resident - shared) * resource.getpagesize()
+
+
 def _wait(child: int, report: Path) -> tuple[str, str]:
     end, (ended, status) = time.monotonic() + PATIENCE, os.waitpid(child, os.WNOHANG)
     while not ended:
-        if time.monotonic() > end:
+        late, large = time.monotonic() > end, _bytes_used(child) > MEMORY
+        if late or large:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
-            return "hang", f"no answer after {PATIENCE:g} s"
+            return ("hang", f"no answer after {PATIENCE:g} s") if late else ("memory", f"more than {MEMORY} bytes")
         time.sleep(0.01)
         ended, status = os.waitpid(child, os.WNOHANG)
     if report.exists():
