@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
@@ -76,16 +77,20 @@ class Scripted:
             signal.signal(signal.SIGALRM, signal.SIG_IGN)
             while True:
                 time.sleep(60.0)
+        if act == "keep the interpreter":
+            sys.setswitchinterval(1e9)
+            while True:
+                sum(range(10_000_000))  # no other thread of Python gets its turn
         if act == "wait":
             wait_for(self.folder / "go")
         return float(true_return(context[None], parameters[None])[0])
 
 
 class Environment:
-    """Returns 1 where the process ignores the interrupt key and has one BLAS thread, else 0."""
+    """Returns 1 where the process ignores the interrupt key and a closed terminal and has one BLAS thread, else 0."""
 
     def evaluate(self, contexts, parameters):
-        ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        ignored = all(signal.getsignal(number) is signal.SIG_IGN for number in (signal.SIGINT, signal.SIGHUP))
         return [float(ignored and os.environ["OPENBLAS_NUM_THREADS"] == "1")]
 
 

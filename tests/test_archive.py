@@ -3,6 +3,7 @@ several write at once.
 """
 
 import io
+import json
 import pickle
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from handmade import by_hand, fields, rewrite
-from hpsde import FileFormatError, load_policy
+from hpsde import FileFormatError, _policy_fields, load_policy
 from hpsde._archive import read_arrays, write_arrays
 
 
@@ -93,6 +94,30 @@ def test_arrays_that_promise_more_than_they_hold_are_refused(shape, saved, path)
                 assert new in content
             archive.writestr(f"{name}.npy", content)
     with pytest.raises(FileFormatError, match="which are not float64 of shape"):
+        load_policy(path)
+
+
+@pytest.mark.parametrize("J", [10**8, 10**15])
+def test_sizes_without_numbers_behind_them_are_refused(J, saved, path):
+    """Without parameters the features of an option need no bytes, however many there are."""
+    arrays = fields(saved)
+    features = {"features_centres": np.zeros((J, 0)), "features_bandwidth": np.zeros(0), "features_trend": np.zeros(0)}
+    empty = {name: np.zeros(0) for name in arrays if name.startswith("units_")}
+    empty |= {"units_parameter_axes": np.zeros((0, 0)), "units_return_level": np.zeros(1)}
+    empty |= {"known_contexts": np.zeros((3, 0)), "option_b": np.zeros((4, 0)), "option_w": np.zeros((4, J, 0))}
+    empty |= {"option_Sigma": np.zeros((4, 0, 0)), "gate_theta": np.zeros((4, 0))}
+    header = json.loads(str(arrays["header"])) | {"features": "squared-exponential"}
+    kept = {name: array for name, array in arrays.items() if not name.startswith("features_")}
+    rewrite(path, kept | features | empty | {"header": json.dumps(header)})
+    assert path.stat().st_size < 10_000
+    with pytest.raises(FileFormatError, match="it has 0 parameters and 4 options, at least 1 of each is needed"):
+        load_policy(path)
+
+
+def test_gates_of_too_many_points_are_refused(path, monkeypatch):
+    by_hand("gp").save(path)
+    monkeypatch.setattr(_policy_fields, "LARGEST_POINTS", 15)
+    with pytest.raises(FileFormatError, match="its gate has 16 points, at most 15 are possible"):
         load_policy(path)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import hpsde
+import stored
 from hpsde.cli import COMMANDS, main
 from hpsde.commands._options import LearnerOptions, parse_setting
 from hpsde.runs import driver
@@ -355,10 +356,12 @@ def test_own_functions_by_name_and_from_a_file(own_folder, capsys):
     assert (result["task"], result["rollouts"]) == ("ridges", 192)
     assert "greedy_mean_return" not in result  # it was not asked to be measured
     assert result["best_return"] > 0.9
-    sys.modules["my_returns"].ridges = None  # drawing calls nobody's function
-    assert main(["plot", "named"]) == 0
-    assert capsys.readouterr().out == "named/figure.png\n"
-    del sys.modules["my_returns"]
+    sys.modules.pop("my_returns")
+    (own_folder / "my_returns.py").write_text(f"import pathlib\npathlib.Path('ran').touch()\n{FUNCTION}")
+    for trust in ([], ["--trust"]):  # drawing calls nobody's function
+        assert main(["plot", "named", *trust]) == 0
+        assert capsys.readouterr().out == "named/figure.png\n"
+        assert not Path("ran").exists()
     (own_folder / "problem.toml").write_text(
         'function = "my_returns:ridges"\ncontexts = "uniform(0, 2)"\ninitial = "uniform(-1, 1)"\n'
         "rollouts = 192\ninitial_rollouts = 128\nmax_options = 4\n[settings]\nkl_bound = 2.0\n"
@@ -368,6 +371,23 @@ def test_own_functions_by_name_and_from_a_file(own_folder, capsys):
     assert "192 rollouts" in text
     assert "the best of all" in text
     assert (own_folder / "named/policy.npz").read_bytes() == (own_folder / "filed/policy.npz").read_bytes()
+
+
+def test_a_folder_runs_no_code_that_it_names_unless_it_is_trusted(own_folder, capsys):
+    """A task of one's own alone says where the first parameters come from: ask and tell need it then."""
+    module = "import pathlib, stored\npathlib.Path('ran').touch()\nmake = stored.make_task\n"
+    (own_folder / "my_returns.py").write_text(module)
+    hpsde.Run.create("run", "my_returns:make").close()
+    for arguments in (["ask", "run", "--context", "1"], ["tell", "run", "1", "--return", "1", "--parameters", "0.5"]):
+        Path("ran").unlink()
+        sys.modules.pop("my_returns", None)
+        assert main(arguments) == 2
+        assert "give the task again, Run.open(folder, task=task), or say that you trust" in capsys.readouterr().err
+        assert not Path("ran").exists()
+        assert main([*arguments, "--trust"]) == 0
+        assert Path("ran").exists()
+    with hpsde.Run.open("run", task=stored.make_task()) as run:
+        assert run.ask([[1.0]])[0].id == 2
 
 
 def test_ctrl_c_ends_cleanly_and_resume_completes_the_run(own_folder, capsys):

@@ -1,10 +1,13 @@
 """Runs in the shell: create, ask, tell, status, act, export, resume. JSON out, errors on the other stream."""
 
+import contextlib
 import dataclasses
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -254,12 +257,10 @@ def test_another_process_can_tell_unless_the_run_is_running(robot, capsys):
     assert f"is being run by process {os.getpid()}" in done.stderr
 
 
-def test_a_folder_that_cannot_be_written_is_a_clear_error(robot, capsys):
-    """As a user without rights: to the administrator, who runs some tests, nothing is forbidden."""
-    answer(capsys, "ask", robot, "--context", "0", "0")
-    code = """
+WITHOUT_RIGHTS = """
 import os, sys
-import hpsde.commands.ask, hpsde.commands.tell, hpsde.commands.create, hpsde.runs.driver
+import hpsde.commands.ask, hpsde.commands.tell, hpsde.commands.create, hpsde.commands.export, hpsde.runs.driver
+import hpsde.commands.status, hpsde.runs.export
 from hpsde.cli import main
 folder = os.open(sys.argv[1], os.O_RDONLY)
 os.chdir(folder)
@@ -270,20 +271,53 @@ if os.getuid() == 0:
 codes = [main(arguments.split()) for arguments in sys.argv[2:]]
 print(*codes)
 """
-    before = stored.look(robot, "SELECT * FROM rollouts")
-    paths = [robot, *robot.iterdir()]
+"""As a user without rights: to the administrator, who runs some tests, nothing is forbidden."""
+
+
+@contextlib.contextmanager
+def read_only(folder):
+    paths = [folder, *folder.iterdir()]
     for path in paths:
         path.chmod(0o555 if path.is_dir() else 0o444)
     try:
-        found, out, err = python(
-            code, robot, "tell . 1 --return 1", "ask . --context 1 1", "create ./new --initial uniform(0,1)"
-        )
+        yield
     finally:
         for path in paths:
             path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+def test_a_folder_that_cannot_be_written_is_a_clear_error(robot, capsys):
+    answer(capsys, "ask", robot, "--context", "0", "0")
+    before = stored.look(robot, "SELECT * FROM rollouts")
+    commands = ["tell . 1 --return 1", "ask . --context 1 1", "create ./new --initial uniform(0,1)"]
+    with read_only(robot):
+        found, out, err = python(WITHOUT_RIGHTS, robot, *commands)
     assert (found, out) == (0, "1 1 1\n"), err
     assert err.count("cannot be written") == 3
     assert "Traceback" not in err
     assert stored.look(robot, "SELECT * FROM rollouts") == before
     assert stored.sound(robot)
     answer(capsys, "tell", robot, 1, "--return", "1")
+
+
+@pytest.mark.parametrize("left", [(), ("-wal",), ("-wal", "-shm")], ids=["closed", "with its log", "in use"])
+def test_a_folder_that_cannot_be_written_can_be_looked_at(left, robot, tmp_path, capsys):
+    """Nothing that was told is missing: also where it is in the log still, whose files cannot be made."""
+    copy = tmp_path / "copy"
+    with hpsde.Run.open(robot) as run:
+        run.ask([[0.0, 0.0], [1.0, 1.0]])
+        run.tell(1, 0.25)
+        if left:
+            shutil.copytree(robot, copy)
+    if not left:
+        shutil.copytree(robot, copy)
+    for name in {"-wal", "-shm"} - set(left):
+        (copy / f"rollouts.sqlite{name}").unlink(missing_ok=True)
+    with read_only(copy), tempfile.TemporaryDirectory() as target:
+        Path(target).chmod(0o777)
+        commands = ["status .", f"export . --out {target}/table.csv", "tell . 2 --return 1"]
+        found, out, err = python(WITHOUT_RIGHTS, copy, *commands)
+        assert (found, out.splitlines()[-1]) == (0, "0 0 1"), err
+        assert pandas.read_csv(f"{target}/table.csv")["return"][0] == 0.25
+    assert json.loads(out.splitlines()[0])["done"] == 1
+    assert err.count("cannot be written") == 1

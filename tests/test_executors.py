@@ -240,21 +240,27 @@ def test_giving_up_the_iterator_frees_the_workers(tmp_path):
         assert not alive(started(tmp_path, 1))
 
 
-def test_workers_end_when_their_driver_is_killed(tmp_path):
+@pytest.mark.parametrize("act", ["wait", "keep the interpreter"])
+def test_workers_end_when_their_driver_is_killed(act, tmp_path):
     code = """
         import sys
         sys.path.insert(0, sys.argv[1])
         from rollout_tasks import Scripted, make_jobs
         from hpsde.runs.local import LocalProcesses
         jobs = make_jobs(1)
-        list(LocalProcesses(Scripted(jobs, sys.argv[2], default="wait"), workers=1).run(jobs))
+        list(LocalProcesses(Scripted(jobs, sys.argv[2], default=sys.argv[3]), workers=1).run(jobs))
     """
-    driver = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code), str(Path(__file__).parent), str(tmp_path)])
+    arguments = [textwrap.dedent(code), str(Path(__file__).parent), str(tmp_path), act]
+    driver = subprocess.Popen([sys.executable, "-c", *arguments])
     worker = wait_until(lambda: started(tmp_path, 0))
     assert alive(worker)
     driver.kill()
     driver.wait()
-    wait_until(lambda: not alive(worker))
+    try:
+        wait_until(lambda: not alive(worker), seconds=10.0)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGKILL)
 
 
 def test_local_workers_ignore_the_interrupt_key_and_use_one_thread(monkeypatch):

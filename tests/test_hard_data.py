@@ -5,7 +5,7 @@ import pytest
 
 import hpsde
 import small
-from hpsde import AskTellError, InputError
+from hpsde import AskTellError, InputError, LearningError
 from hpsde.rollouts import INITIAL
 
 COPIES = hpsde.Samples([[0.6], [-0.55]])
@@ -238,6 +238,20 @@ def test_no_policy_without_rollouts():
     learner.tell([[0.5]], [[0.5]], [1.0])
     with pytest.raises(AskTellError, match="1 were told"):
         learner.policy  # noqa: B018
+
+
+@pytest.mark.parametrize("size", [1e36, 1e99])
+def test_returns_of_two_values_of_any_size_are_learned_from_or_refused(size):
+    contexts, parameters = small.own_data()
+    learner = small.make()
+    learner.tell(contexts, parameters, np.where(small.two_ridges(contexts, parameters) > 0.5, size, -size))
+    try:
+        policy = learner.policy
+    except LearningError as error:
+        assert "HPSDE learned no policy from 128 rollouts" in str(error)  # noqa: PT017
+        assert learner.info.updates == 0
+    else:
+        small.assert_sound(policy)
 
 
 # Own data

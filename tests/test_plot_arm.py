@@ -203,7 +203,7 @@ def test_own_arms_are_pictured_too(camera, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     folder = stored(tmp_path / "run", "my_arm.py:behind_a_thin_pole")
-    assert main(["plot", str(folder)]) == 0
+    assert main(["plot", str(folder), "--trust"]) == 0
     assert camera == [(KUKA_LWR, Pole(0.3, 0.0, 0.02))]
     assert plot_arm.is_arm(make_task("reach-mujoco"))
     assert plot_arm.is_arm(reach_task(goals=Uniform([0.5, 0.0, 0.5], [0.6, 0.1, 0.6])))

@@ -1,5 +1,6 @@
 """`hpsde.Run`: ask and tell by number, in any order, from anywhere; one at a time where it must be."""
 
+import csv
 import errno
 import json
 import os
@@ -328,6 +329,24 @@ def test_one_who_does_not_let_go_is_named(run, monkeypatch):
     assert run.ask(CONTEXTS)[0].id == 1
 
 
+# Policies that are none
+
+
+def test_a_policy_that_is_not_finite_is_neither_stored_nor_given_back(run, monkeypatch):
+    asked = run.ask(small.draw_contexts(0, 128, 1))
+    run.tell([each.id for each in asked], np.linspace(-1e36, 1e36, 128))
+    bad = by_hand("softmax", context_size=1, parameter_size=1)
+    options = bad.standard_options._replace(b=bad.standard_options.b.at[1].set(np.nan))
+    with monkeypatch.context() as patch:
+        patch.setattr(hpsde.HPSDE, "_estimate", lambda self, key, usable: replace(bad, standard_options=options))
+        for attempt in (lambda: run.policy, lambda: run.ask(CONTEXTS)):
+            with pytest.raises(hpsde.LearningError, match=r"HPSDE learned no policy from 128 .*-1e\+36 to 1e\+36"):
+                attempt()
+    status = run.status()
+    assert (status.done, status.asked, status.steps) == (128, 0, 0)
+    assert not (run.folder / "policy.npz").exists()
+
+
 # Disks that fail
 
 
@@ -379,6 +398,18 @@ def test_exported_tables_hold_every_rollout(run, tmp_path):
         assert table["reason"][2] == 'the "motor",\nit broke'
         assert table["seed"].tolist() == [each.seed for each in asked]
     assert [tables[1].dtypes[name].kind for name in ("return", "log_density", "seed")] == ["f", "f", "i"]
+
+
+@pytest.mark.parametrize("reason", ['=HYPERLINK("x")', "+1", "-1", "@x", "\tx", "\rx"])
+def test_exported_texts_are_no_formulas(reason, run, tmp_path):
+    run.ask(CONTEXTS)
+    run.tell(1, -0.5)
+    run.tell(2, failed=reason)
+    export(run.store, tmp_path / "table.csv", "csv")
+    with (tmp_path / "table.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert rows[1]["reason"] == f"'{reason}"
+    assert rows[0]["return"] == "-0.5"
 
 
 def test_export_never_writes_over_the_run(run):

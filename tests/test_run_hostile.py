@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 import hpsde
 import small
 import stored
+from handmade import fields, rewrite
 from hpsde.cli import main
 from hpsde.runs.config import read_config
+from hpsde.runs.state import _digest
 
 QUIET = settings(derandomize=True, deadline=None, max_examples=60, database=None)
 NUMBERS = st.floats(-2.0, 2.0) | st.floats() | st.integers(-3, 12) | st.integers()
@@ -118,6 +120,30 @@ def test_configurations_are_read_or_refused_by_name(asked, data):
 
 
 @pytest.mark.parametrize(
+    "changes",
+    [
+        {"parameter_size": 10**10},
+        {"context_size": 10**10},
+        {"rollouts": 10**10},
+        {"expected_rollouts": 10**10},
+        {"chunk": 10**10},
+        {"expected_rollouts": 10**6, "parameter_size": 10**4},
+    ],
+)
+def test_sizes_that_fill_memory_are_refused(changes, asked, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(json.loads((asked.folder / "config.json").read_text()) | changes))
+    with pytest.raises(hpsde.FileFormatError, match=r"config\.json is damaged: .*expected at most"):
+        read_config(path)
+
+
+def test_a_run_of_sizes_that_cannot_be_opened_again_is_not_made(tmp_path):
+    with pytest.raises(hpsde.InputError, match="expected at most 1000000 in a run, got 10000000000"):
+        stored.create(tmp_path / "run", rollouts=10**10)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
     "content",
     [b"", b"{", b"[]", b"\xff\xfe", b"null", b"[" * 100_000, b"1" * 5000, b'{"format": "hpsde-run", "version": 2}'],
     ids=["empty", "half", "list", "not text", "null", "deep", "long", "newer"],
@@ -163,6 +189,51 @@ def test_a_damaged_state_is_learned_again_to_the_same_bits(learned, data):
         with hpsde.Run.open(folder) as run, pytest.MonkeyPatch.context() as patch:
             patch.delattr(hpsde.HPSDE, "_estimate")  # nothing has to be learned a second time
             small.assert_same_bits(run.policy, hpsde.load_policy(folder / "policy.npz"))
+
+
+def test_a_database_that_is_older_than_the_state_is_refused(learned, tmp_path):
+    """As one that was copied without its log is."""
+    folder = tmp_path / "run"
+    shutil.copytree(learned, folder)
+    stored.change(folder, "DELETE FROM rollouts WHERE id > 64; UPDATE rollouts SET step = NULL; DELETE FROM steps")
+    with hpsde.Run.open(folder) as run:
+        with pytest.raises(hpsde.FileFormatError, match=r"is older than learner.npz: it has 0 .* had made 1"):
+            run.ask(small.draw_contexts(1, 1, 1))
+        assert run.status().done == 64
+        (folder / "learner.npz").unlink()
+        assert run.ask(small.draw_contexts(1, 1, 1))[0].id == 65
+
+
+def test_states_of_arrays_that_do_not_fit_are_learned_again_or_refused(learned, tmp_path):
+    """The digest is right; arrays have another shape, or numbers that are not finite."""
+    arrays = fields((learned / "learner.npz").read_bytes())
+    header = json.loads(str(arrays.pop("header")))
+    changes = [lambda array: array[:0], lambda array: array.reshape(-1)[:1], lambda array: array * np.nan]
+    chosen = [name for name, array in arrays.items() if array.dtype == float and array.ndim]
+    for i, name in enumerate(chosen[::5]):
+        folder = tmp_path / name
+        shutil.copytree(learned, folder)
+        changed = arrays | {name: changes[i % len(changes)](arrays[name])}
+        rewrite(folder / "learner.npz", {"header": json.dumps(header | {"digest": _digest(changed)}), **changed})
+        with hpsde.Run.open(folder) as run:
+            try:
+                run.ask(small.draw_contexts(2, 32, 1))
+            except hpsde.HpsdeError as error:
+                assert len(str(error)) > 20  # noqa: PT017
+
+
+def test_an_error_of_a_learner_that_was_stored_says_what_to_do(learned, tmp_path, monkeypatch):
+    folder = tmp_path / "run"
+    shutil.copytree(learned, folder)
+
+    def fail(*_):
+        raise ZeroDivisionError("no such thing")
+
+    monkeypatch.setattr(hpsde.HPSDE, "_draw", fail)
+    with hpsde.Run.open(folder) as run:
+        with pytest.raises(hpsde.FileFormatError, match=r"ZeroDivisionError: no such thing.*removing it helps"):
+            run.ask(small.draw_contexts(2, 32, 1))
+        assert run.status().asked == 32
 
 
 def test_a_damaged_policy_file_is_written_again_by_the_next_step(learned, tmp_path, capsys):

@@ -1,6 +1,7 @@
 """Runs that are killed, interrupted, damaged and opened again end as if nothing had happened, to the bit."""
 
 import functools
+import io
 import os
 import shutil
 import signal
@@ -20,6 +21,8 @@ import stored
 from hpsde import scouting
 from hpsde.policy import HierarchicalPolicy
 from hpsde.runs import run as run_module
+from hpsde.runs.executors import InProcess
+from hpsde.runs.signals import stopped_by_signals
 from hpsde.runs.store import Store
 
 
@@ -132,6 +135,33 @@ def test_ctrl_c_twice_does_not_wait(tmp_path, whole, capsys):
         run.learn(stored.make_task(), progress=False)
     assert "Ctrl-C again" in capsys.readouterr().err
     assert_same_run(tmp_path / "run", whole)
+
+
+@pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGHUP] * 2], ids=["ended", "terminal closed"])
+def test_a_signal_lets_the_rollouts_under_way_end(signals, tmp_path, monkeypatch):
+    """A terminal that is closed sends several, and cannot be written to."""
+
+    def interrupted(contexts, parameters, seeds):
+        while signals:
+            os.kill(os.getpid(), signals.pop())
+        return stored.noisy_ridges(contexts, parameters, seeds)
+
+    with stored.create(tmp_path / "run") as run, open("/dev/full", "wb", buffering=0) as full:
+        monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(full, write_through=True))
+        with pytest.raises(KeyboardInterrupt):
+            run.learn(stored.make_task(interrupted), progress=False)
+        assert (run.status().asked, run.status().done) == (112, 16)
+
+
+def test_a_closed_terminal_that_nobody_minds_stops_nothing():
+    """As under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stopped_by_signals(InProcess(None)) as interrupted:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not interrupted()
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_more_rollouts_than_was_said_at_first(whole, tmp_path):

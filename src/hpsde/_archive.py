@@ -16,6 +16,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from hpsde._plain import open_plain
 from hpsde._replacing import replaced
 from hpsde.errors import FileFormatError
 
@@ -26,7 +27,7 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write the arrays; the file appears whole or not at all, whoever else writes it. The same arrays give the same
     bytes.
     """
-    with replaced(path) as unfinished, unfinished.open("xb") as file:
+    with replaced(path) as unfinished, unfinished.open("wb") as file:
         _write(file, arrays)
         file.flush()
         os.fsync(file.fileno())
@@ -40,9 +41,12 @@ def _write(file: IO[bytes], arrays: Mapping[str, np.ndarray]) -> None:
                 np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
 
 
-def read_arrays(path: Path, what: str = "a policy file") -> dict[str, np.ndarray]:
-    """All arrays of the file, or FileFormatError. That there is no such file is an OSError, as usual."""
-    with open(path, "rb") as file:
+def read_arrays(path: Path, what: str = "a policy file", *, links: bool = False) -> dict[str, np.ndarray]:
+    """All arrays of the file, or FileFormatError. That there is no such file is an OSError, as usual.
+
+    links: whether the path may be a link to the file.
+    """
+    with open(open_plain(path, links=links), "rb") as file:
         try:
             return _read(file)
         except Exception as error:  # whatever a parser says of broken bytes, the file is at fault

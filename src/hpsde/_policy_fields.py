@@ -12,6 +12,7 @@ from hpsde._archive import NUMBERS, TRUTH_VALUES, WHOLE_NUMBERS
 # Of these the exponential and its square are taken.
 LOGARITHMS = ("gate_log_lengths", "gate_log_signal", "gate_log_noise")
 LARGEST_LOGARITHM = 300.0
+LARGEST_POINTS = 24_576  # of a gate: a matrix of all pairs of them is computed on loading
 # Infinite where a parameter has none.
 BOUNDS = ("units_parameter_low", "units_parameter_high")
 
@@ -115,6 +116,11 @@ def check_fields(arrays: Mapping[str, np.ndarray], fields: Mapping[str, Field]) 
         _check_shape(name, arrays[name], field, sizes)
         if not np.all(np.isfinite(arrays[name]) | (np.isinf(arrays[name]) & (name in BOUNDS))):
             raise ValueError(f"the field {name} holds numbers that are not finite")
+    # Every other size has numbers in the file that go with it: where there are no parameters, features need none.
+    if sizes["D"] < 1 or sizes["O"] < 1:
+        raise ValueError(f"it has {sizes['D']} parameters and {sizes['O']} options, at least 1 of each is needed")
+    if sizes.get("P", 0) > LARGEST_POINTS:
+        raise ValueError(f"its gate has {sizes['P']} points, at most {LARGEST_POINTS} are possible")
     for whole, of, wanted in (
         ("Z", "a gate", sizes["S"] + sizes["D"]),
         ("G", "a gate", sizes["F"] + 1),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol, runtime_checkable
 
 Value = float | int | str | None
@@ -140,9 +140,11 @@ class _RichBar:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._progress.stop()
+        with suppress(OSError):  # a terminal that was closed stops no run
+            self._progress.stop()
 
     def update(self, done: int, **fields: Value) -> None:
         ess = fields.get("ess")
         self._left.update(time.monotonic(), done, ess if isinstance(ess, float) else None)
-        self._progress.update(self._task, completed=done, text=describe(**fields))
+        with suppress(OSError):
+            self._progress.update(self._task, completed=done, text=describe(**fields))

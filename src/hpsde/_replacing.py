@@ -13,6 +13,7 @@ from pathlib import Path
 def replaced(path: Path) -> Iterator[Path]:
     """A path of one's own to write to; takes the name `path` in one step when the block ends well, else is removed."""
     unfinished = path.with_name(f".unfinished-{secrets.token_hex(8)}-{path.name}")
+    unfinished.touch(exist_ok=False)  # nobody else's, and no link
     try:
         yield unfinished
         os.replace(unfinished, path)

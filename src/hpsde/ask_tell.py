@@ -15,7 +15,7 @@ from hpsde._precision import double_precision
 from hpsde._room import make_room
 from hpsde._shapes import Array
 from hpsde.bounds import FROM_INITIAL, Within, are_initial, make_bounds
-from hpsde.errors import AskTellError, InputError
+from hpsde.errors import AskTellError, InputError, LearningError
 from hpsde.initial import make_initial
 from hpsde.policy import HierarchicalPolicy
 from hpsde.rollouts import GIVEN, INITIAL, Rollouts
@@ -286,7 +286,13 @@ class Learner(ABC):
             )
         if self.info.updates % ROOM_EVERY == 0:
             make_room()
-        self._policy = self._measured(self._estimate(self._key(UPDATE, self.info.updates), ~self.rollouts.failed))
+        before = {name: getattr(self, name) for name in self.STATE}
+        policy = self._estimate(self._key(UPDATE, self.info.updates), ~self.rollouts.failed)
+        if not policy.is_finite:
+            for name, value in before.items():
+                setattr(self, name, value)
+            raise self._not_learned()
+        self._policy = self._measured(policy)
         self._policy_rollouts = self.rollouts.usable
         self.info = replace(self.info, updates=self.info.updates + 1)
         return self._policy
@@ -298,6 +304,14 @@ class Learner(ABC):
         told = self.rollouts
         means, counts = measured_returns(np.asarray(policy.numbers), told.number, told.returns, told.failed)
         return replace(policy, measured_returns=means, measured_rollouts=counts)
+
+    def _not_learned(self) -> LearningError:
+        returns = self.rollouts.returns[~self.rollouts.failed]
+        return LearningError(
+            f"{type(self).__name__} learned no policy from {self.rollouts.usable} rollouts: numbers in it are not "
+            f"finite. Returns are from {returns.min():g} to {returns.max():g}: tell returns in units in which they are "
+            "of moderate size, and rollouts that gave no return as failed. What was told and learned before is kept"
+        )
 
     def check_contexts(self, contexts: Any, count: int | None, caller: str = "ask") -> np.ndarray:
         """Contexts [N, S] as rows; where there are none, `count` empty ones."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 # Read once, when numpy and scipy load their BLAS. With more threads the small matrices of a run are slower,
 # beside another busy process by orders of magnitude. Whoever sets it keeps what they set.
@@ -120,7 +121,6 @@ def _keep_compiled() -> None:
     """
     import hashlib
     import platform
-    from contextlib import suppress
     from pathlib import Path
 
     if "JAX_COMPILATION_CACHE_DIR" in os.environ:
@@ -139,5 +139,6 @@ def _keep_compiled() -> None:
 
 
 def _complain(message: str, code: int) -> int:
-    print(f"hpsde: {message}", file=sys.stderr)
+    with suppress(OSError):  # the terminal may have been closed
+        print(f"hpsde: {message}", file=sys.stderr)
     return code

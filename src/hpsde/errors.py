@@ -18,6 +18,10 @@ class AskTellError(HpsdeError, RuntimeError):
     """ask and tell were called in an order that has no meaning."""
 
 
+class LearningError(HpsdeError, ArithmeticError):
+    """A learning step came to numbers that are not finite; what was learned before is kept."""
+
+
 class UnknownNameError(HpsdeError, ValueError):
     """A name that stands for nothing; the message lists the names that do, and the one that is nearest."""
 

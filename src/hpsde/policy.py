@@ -173,6 +173,14 @@ class HierarchicalPolicy:
         """The option whose policy explains each rollout best [N]; arguments as for `log_prob`."""
         return np.argmax(self.log_option_densities(contexts, parameters), axis=0)
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether all its numbers are finite, but for bounds, which may be absent."""
+        numbers = (self.standard_options.b, self.standard_options.w, self.standard_options.Sigma, self.mean_returns)
+        units = self.units._replace(parameter_low=np.zeros(0), parameter_high=np.zeros(0))
+        leaves = jax.tree.leaves((numbers, tuple(units), self.gate))
+        return all(bool(np.all(np.isfinite(leaf))) for leaf in leaves)
+
     def summary(self) -> str:
         """A few lines for people: the options, where each rules, what return to expect."""
         from hpsde._summary import summarise

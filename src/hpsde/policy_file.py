@@ -44,16 +44,14 @@ def save_policy(policy: HierarchicalPolicy, path: str | Path) -> None:
         "gate": policy.gate.kind,
         "doubts": doubt_entries(policy.doubts),
     }
-    values = _values(policy)
-    fields = fields_of(header["features"], header["gate"])
-    arrays = {name: np.asarray(values[name], dtype=fields[name].dtype) for name in fields}
-    check_fields(arrays, fields)
+    arrays = policy_arrays(policy)
+    check_fields(arrays, fields_of(policy.features.kind, policy.gate.kind))
     write_arrays(Path(path), {"header": np.array(json.dumps(header)), **arrays})
 
 
 def load_policy(path: str | Path, *, features: Callable[[np.ndarray], np.ndarray] | None = None) -> HierarchicalPolicy:
     """Read a policy. One learned with features of your own needs that function again: `features=`."""
-    arrays = read_arrays(Path(path))
+    arrays = read_arrays(Path(path), links=True)
     header = _header(path, arrays)
     if (header["features"] == "custom") != (features is not None):
         raise InputError(
@@ -66,9 +64,18 @@ def load_policy(path: str | Path, *, features: Callable[[np.ndarray], np.ndarray
         check_fields(arrays, fields_of(header["features"], header["gate"], header["version"]))
     except ValueError as error:
         raise FileFormatError(f"{path} is damaged: {error}") from error
-    policy = _assemble(header, _unsaid(arrays) | arrays, features, _doubts(path, header))
+    try:
+        policy = _assemble(header, _unsaid(arrays) | arrays, features, _doubts(path, header))
+    except MemoryError as error:
+        raise FileFormatError(f"{path} needs more memory than there is") from error
     _check_custom_features(policy)
     return policy
+
+
+def policy_arrays(policy: HierarchicalPolicy) -> dict[str, np.ndarray]:
+    """All numbers of a policy, by the names of the file's fields."""
+    values, fields = _values(policy), fields_of(policy.features.kind, policy.gate.kind)
+    return {name: np.asarray(values[name], dtype=fields[name].dtype) for name in fields}
 
 
 def _header(path: str | Path, arrays: dict[str, np.ndarray]) -> dict[str, Any]:

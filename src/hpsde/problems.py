@@ -111,6 +111,11 @@ class Problem:
         return self.task is None and self.function is not None and self.initial is not None
 
     @property
+    def is_own_task(self) -> bool:
+        """Whether `function` is a task of the user's own, which alone says where the first parameters come from."""
+        return self.function is not None and self.initial is None
+
+    @property
     def context_distribution(self) -> Distribution | None:
         """The distribution of the contexts, where it is given."""
         return None if self.contexts is None else parse_distribution(self.contexts, "contexts")

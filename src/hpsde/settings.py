@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from hpsde._policy_fields import LARGEST_POINTS
 from hpsde.density import DENSITY_METHODS
 from hpsde.errors import InputError, UnknownNameError
 from hpsde.features import FEATURE_NAMES
@@ -161,7 +162,7 @@ class Settings:
             ("support", 0.0, 1e6),
             ("kappa", 0.0, 1e3),
             ("exploration_temperature", 0.0, 1e6),
-            ("gp_max_points", 2, 100_000),
+            ("gp_max_points", 2, LARGEST_POINTS),
         ):
             value = getattr(self, name)
             if not low <= value <= high:

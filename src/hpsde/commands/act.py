@@ -37,9 +37,11 @@ class Command:
         """Print it."""
         from hpsde import load_policy
         from hpsde.errors import InputError
-        from hpsde.runs.folder import POLICY
+        from hpsde.runs.folder import POLICY, check_files
 
         check_numbers("context", self.context)
+        if self.where.is_dir():
+            check_files(self.where)
         path = self.where / POLICY if self.where.is_dir() else self.where
         if not path.is_file():
             raise InputError(f"{self.where} has no policy: expected a run that has learned, or a policy file")

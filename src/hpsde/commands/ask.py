@@ -35,6 +35,8 @@ class Command:
     """The numbers of a context; again for more rollouts."""
     count: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="")] = None
     """How many rollouts, where the run has no contexts."""
+    trust: bool = False
+    """The code that the folder names may run: only a run of a task of your own needs it."""
 
     def __call__(self) -> None:
         """Ask, and print what to run."""
@@ -45,7 +47,7 @@ class Command:
             check_numbers("context", values)
         if self.context and self.count is not None:
             raise InputError("--context and --count exclude each other: there are as many rollouts as contexts")
-        with Run.open(self.folder) as run:
+        with Run.open(self.folder, trust=self.trust) as run:
             if self.context and len({len(values) for values in self.context}) > 1:
                 raise InputError(f"--context: expected {run.config.context_size} numbers every time")
             count = 1 if self.count is None and not self.context and not run.config.context_size else self.count

@@ -30,11 +30,12 @@ class Command:
     option. Below: the return against rollouts, and when options were born and died. Doubts of the
     learner stand above the figure.
 
-    True returns and solutions are drawn for the tasks that come with hpsde (`hpsde tasks`). A function of
-    your own is not called.
+    True returns and solutions are drawn for the tasks that come with hpsde (`hpsde tasks`). A return
+    function of your own is not called: what was told is drawn.
 
-    For an arm (reach, reach-mujoco, a reach_task of your own): a picture of every option's posture,
-    by MuJoCo (extra sim); also as DIR/option-1.png ..., and DIR/postures.png shows several goals.
+    For an arm (reach, reach-mujoco; a reach_task of your own with --trust): a picture of every
+    option's posture, by MuJoCo (extra sim); also as DIR/option-1.png ..., and DIR/postures.png
+    shows several goals.
 
     examples:
       hpsde plot runs/triple
@@ -54,6 +55,8 @@ class Command:
         tuple[float, ...], tyro.conf.arg(metavar="S...", help_behavior_hint="(default: of the best rollout)")
     ] = ()
     """The context that is pictured, where the figure is of one alone; of an arm the goal x y z."""
+    trust: bool = False
+    """A task of your own that the folder names may run; a return function is not called even so."""
 
     def __call__(self) -> None:
         """Read the run, draw it, write the figure and say where."""
@@ -77,7 +80,7 @@ class Command:
                 f"That comes with the next ask, or while running, after {first} rollouts; {done} are done"
             )
         problem, policy = stored_problem(config), load_policy(self.folder / POLICY)
-        task = None if problem is None else _drawn_task(problem)
+        task = None if problem is None else _drawn_task(problem, self.trust)
         context = self._context(task, config)
         postures = _take_pictures(task, policy, context)
         figure = plots.run_figure(
@@ -86,10 +89,10 @@ class Command:
             {
                 "contexts": rollouts.contexts,
                 "parameters": rollouts.parameters,
-                "returns": rollouts.returns,
                 "option": rollouts.option,
                 "number": rollouts.number,
                 "failed": rollouts.status != "done",
+                "returns": rollouts.returns,
             },
             _columns(records),
             postures,
@@ -121,11 +124,13 @@ class Command:
         return np.array(self.context)
 
 
-def _drawn_task(problem: Problem) -> Any:
-    """What true returns, routes or postures are drawn of; None where that would call the user's return function."""
+def _drawn_task(problem: Problem, trust: bool) -> Any:
+    """What true returns, routes or postures are drawn of; None where that would call the user's return function, or run
+    code that the folder names without trust.
+    """
     from hpsde.plot_arm import is_arm
 
-    if problem.task is None and (problem.is_function or not problem.runnable):
+    if problem.task is None and not (trust and problem.is_own_task):
         return None
     task = problem.make_task()
     return task if problem.task is not None or is_arm(task) or hasattr(task, "routes") else None

@@ -42,6 +42,8 @@ class Command:
     """Why it gave no return."""
     parameters: Annotated[tuple[float, ...], tyro.conf.arg(metavar="P...", help_behavior_hint="")] = ()
     """The parameters that were run, where they are not those that were asked."""
+    trust: bool = False
+    """The code that the folder names may run: --parameters needs it for a run of a task of your own."""
 
     def __call__(self) -> None:
         """Tell, and say where the run stands."""
@@ -49,7 +51,7 @@ class Command:
         from hpsde.runs.tables import read_told
 
         told = [Told(*self._one())] if self.id is not None else read_told(self._many())
-        with Ledger.open(self.folder) as run, warnings_to_stderr():
+        with Ledger.open(self.folder, trust=self.trust) as run, warnings_to_stderr():
             run.tell_each(told)
             print_json(run.status().as_dict())
 

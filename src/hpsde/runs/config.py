@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hpsde._checks import check_count
-from hpsde.errors import FileFormatError, HpsdeError
+from hpsde.errors import FileFormatError, HpsdeError, InputError
 from hpsde.learning import check_tolerance
 from hpsde.runs.files import read_json
 
@@ -19,6 +19,14 @@ _LEAST = {
     **dict.fromkeys(("parameter_size", "batch", "chunk"), 1),
     **dict.fromkeys(("rollouts", "initial_rollouts"), 2),
 }
+
+
+_MOST = {
+    **dict.fromkeys(("context_size", "parameter_size"), 10_000),
+    **dict.fromkeys(("rollouts", "initial_rollouts", "expected_rollouts", "batch", "chunk"), 1_000_000),
+}
+MOST_NUMBERS = 10**8
+"""Contexts and parameters of all expected rollouts together, which arrays are laid out for."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +58,18 @@ class RunConfig:
     versions: dict[str, str]
     tolerance: float = 0.0
 
+    def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            value = check_count(name, getattr(self, name), least)
+            if value > _MOST.get(name, value):
+                raise InputError(f"{name}: expected at most {_MOST[name]} in a run, got {value}")
+        check_tolerance(self.tolerance)
+        if self.expected_rollouts * (self.context_size + self.parameter_size) > MOST_NUMBERS:
+            raise InputError(
+                f"expected at most {MOST_NUMBERS} numbers in all contexts and parameters of a run; got "
+                f"{self.expected_rollouts} rollouts of {self.context_size + self.parameter_size}"
+            )
+
     def as_dict(self) -> dict[str, Any]:
         """In JSON's own types."""
         return {"format": FORMAT, "version": VERSION, **asdict(self)}
@@ -73,9 +93,6 @@ class RunConfig:
             right = isinstance(value, kind) and isinstance(value, bool) == (kind is bool)
             if not right and not (each.name == "problem" and value is None):
                 raise FileFormatError(f"{each.name}: expected {kind.__name__}, got {str(value)[:80]!r}")
-        for name, least in _LEAST.items():
-            check_count(name, values[name], least)
-        check_tolerance(values["tolerance"])
         return cls(**values)
 
 

@@ -13,6 +13,7 @@ from hpsde.runs.folder import FILES
 from hpsde.runs.store import Store
 
 FORMATS = ("csv", "parquet")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def export(store: Store, path: Path, to: str) -> None:
@@ -62,7 +63,12 @@ def _write_csv(path: Path, columns: dict[str, list[Any]]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
-        writer.writerows(zip(*columns.values(), strict=True))
+        writer.writerows([_as_text(value) for value in row] for row in zip(*columns.values(), strict=True))
+
+
+def _as_text(value: Any) -> Any:
+    """A text that a spreadsheet would run as a formula begins with an apostrophe; numbers stay as they are."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def _write_parquet(path: Path, columns: dict[str, list[Any]]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from hpsde._plain import open_plain
 from hpsde._replacing import replaced
 from hpsde.errors import FileFormatError, StorageError
 
@@ -63,9 +64,13 @@ def json_ready(value: Any) -> Any:
 def read_json(path: Path) -> dict[str, Any]:
     """The object in the file `path`."""
     try:
-        if path.stat().st_size > LARGEST_FILE:
+        with open(open_plain(path), "rb") as file:
+            content = file.read(LARGEST_FILE + 1)
+        if len(content) > LARGEST_FILE:
             raise FileFormatError(f"{path} has more than {LARGEST_FILE} bytes")
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(content.decode("utf-8"))
+    except FileFormatError:
+        raise
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{path} is not JSON: {error}") from error
     if not isinstance(data, dict):
@@ -76,11 +81,13 @@ def read_json(path: Path) -> dict[str, Any]:
 def read_csv(path: Path, needed: Sequence[str] = ()) -> dict[str, np.ndarray]:
     """The columns of the file `path`, among them those needed; empty fields are NaN."""
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with open(open_plain(path), newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file)
             rows = list(reader)
         if missing := [name for name in needed if name not in (reader.fieldnames or ())]:
             raise ValueError(f"it has no column {missing[0]}")
         return {name: np.array([float(row[name] or "nan") for row in rows]) for name in reader.fieldnames or ()}
+    except FileFormatError:
+        raise
     except (TypeError, ValueError, csv.Error) as error:
         raise FileFormatError(f"{path} should hold numbers under a header: {error}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from hpsde._plain import check_plain
 from hpsde.errors import InputError, StorageError
 from hpsde.runs.lock import RunLock
 
@@ -25,6 +26,15 @@ LOCK = "lock"
 """Who is working on the run now."""
 
 FILES = (CONFIG, DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", STATE, POLICY, ITERATIONS, RESULT, LOG, LOCK)
+
+
+def check_files(folder: Path) -> None:
+    """FileFormatError where something in the folder has the name of a run's file and is no plain file, such as a link.
+
+    Where a file is opened here, this is asked once more; SQLite opens its files itself.
+    """
+    for name in (*FILES, f"{DATABASE}-journal"):
+        check_plain(folder / name)
 
 
 def prepare_folder(folder: Path, overwrite: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -12,11 +13,12 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from hpsde._checks import LARGEST, as_numbers, check_count, check_rows, usable_numbers
+from hpsde._plain import open_plain
 from hpsde.errors import FarReturnWarning, FileFormatError, InputError, RunLockedError
 from hpsde.runs.config import RunConfig, read_config
 from hpsde.runs.events import EXTENDED, added_count
 from hpsde.runs.far_returns import LEAST, far_returns
-from hpsde.runs.folder import CONFIG, DATABASE, LOCK, LOG
+from hpsde.runs.folder import CONFIG, DATABASE, LOCK, LOG, check_files
 from hpsde.runs.lock import WAIT_SECONDS, RunLock
 from hpsde.runs.plans import planned
 from hpsde.runs.store import Rows, Store
@@ -74,12 +76,21 @@ class Ledger:
         self.config = planned(config, self.store.events())
 
     @classmethod
-    def open(cls: type[Kind], folder: str | Path, *, task: Any = None) -> Kind:
-        """The run in a folder. A run of a task of your own, made with `create(folder, task)`, takes it again here."""
+    def open(cls: type[Kind], folder: str | Path, *, task: Any = None, trust: bool = False) -> Kind:
+        """The run in a folder. A run of a task of your own, made with `create(folder, task)`, takes it again here.
+
+        trust: the code that the folder names may run, where ask and tell need it: a task of your own, made by name.
+        """
         folder = Path(folder)
         if not (folder / CONFIG).is_file():
             raise FileFormatError(f"{folder} is not the folder of a run: it has no {CONFIG}")
-        return cls(folder, read_config(folder / CONFIG), task)
+        check_files(folder)
+        config = read_config(folder / CONFIG)
+        if trust and task is None:
+            from hpsde.runs.making import trusted_task
+
+            task = trusted_task(config)
+        return cls(folder, config, task)
 
     def close(self) -> None:
         """Close the database."""
@@ -215,9 +226,10 @@ class Ledger:
     def log(self, text: str) -> None:
         """Add a line to the log. A log that cannot be written stops nothing."""
         try:
-            with open(self.folder / LOG, "a", encoding="utf-8", errors="backslashreplace") as file:
+            descriptor = open_plain(self.folder / LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            with open(descriptor, "a", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(f"{_now()} {text}\n")
-        except OSError:
+        except (OSError, FileFormatError):
             pass
 
 

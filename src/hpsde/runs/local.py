@@ -6,8 +6,10 @@ Every worker has a pool of its own, so that it is known which job a death belong
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
+import sys
 import threading
 import time
 from collections import Counter, deque
@@ -31,6 +33,8 @@ _DEATHS = 2
 _FAILED_STARTS = 3
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 """Set to 1 in workers where the user did not set them: threaded small matrices are slow on few cores."""
+_OF_THE_DRIVER = {signal.SIGINT, signal.SIGHUP} if hasattr(signal, "SIGHUP") else {signal.SIGINT}
+_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 
 
 class LocalProcesses:
@@ -197,7 +201,7 @@ class _Lane:
                 if self._given:
                     return False
                 self.kill()
-        # Ctrl-C reaches all processes of a terminal, and is the driver's: blocked also while the new one starts.
+        # Ctrl-C and a closed terminal reach all its processes, and are the driver's: blocked also while one starts.
         with _blocked_interrupt():
             self._pool = ProcessPoolExecutor(
                 max_workers=1,
@@ -248,7 +252,7 @@ def _blocked_interrupt() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_THE_DRIVER)
     try:
         yield
     finally:
@@ -263,10 +267,19 @@ def _start_worker(packed: bytes, driver: int) -> None:
     """Runs first in a new worker process."""
     global _packed
     _packed = packed
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in _OF_THE_DRIVER:
+        signal.signal(number, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_THE_DRIVER)
+    _be_killed_with_the_driver()
     threading.Thread(target=_end_with, args=(driver,), daemon=True).start()
+
+
+def _be_killed_with_the_driver() -> None:
+    """On Linux by the kernel, also while the user's code keeps all threads of Python waiting."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
 
 
 def _end_with(driver: int) -> None:

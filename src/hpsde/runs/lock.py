@@ -13,35 +13,51 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hpsde.errors import RunLockedError, StorageError
+from hpsde._plain import open_plain, same_file
+from hpsde.errors import FileFormatError, RunLockedError, StorageError
 
 WAIT_SECONDS = 60.0
 PATIENCE_SECONDS = 1.0  # whoever only looks who holds the lock has it for a moment
 
 
 class RunLock:
-    """The file `lock` of a run's folder. Who holds it has said in it who they are."""
+    """The file `lock` of a run's folder. Who holds it has said in it who they are.
+
+    It belongs to this process alone: a child that the user's function forks closes it, so that one that outlives this
+    process does not keep it.
+    """
 
     def __init__(self, path: Path):
         self.path = path
-        self._held = False
+        self._descriptor: int | None = None  # while it is held
 
     @contextmanager
     def hold(self, purpose: str, *, wait: float = 0.0) -> Iterator[None]:
         """Hold the lock; if another process has it, wait that many seconds, unless it is running the rollouts."""
-        if self._held:
+        if self._descriptor is not None:
             yield
             return
-        descriptor = self._acquire(wait)
+        self._descriptor = self._acquire(wait)
+        _held.add(self)
         try:
-            self._held = True
-            self._sign(descriptor, purpose)
+            self._sign(self._descriptor, purpose)
             yield
         finally:
-            self._held = False
+            _held.discard(self)
+            self._release()
+
+    def _release(self) -> None:
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
             with suppress(OSError):
                 os.ftruncate(descriptor, 0)
             os.close(descriptor)
+
+    def leave_to_the_parent(self) -> None:
+        """In a child: the lock stays the parent's."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
 
     def _sign(self, descriptor: int, purpose: str) -> None:
         try:
@@ -52,38 +68,48 @@ class RunLock:
 
     def _acquire(self, wait: float) -> int:
         end = time.monotonic() + max(wait, PATIENCE_SECONDS)
+        while True:
+            descriptor = self._open()
+            with suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if self._is_current(descriptor):
+                    return descriptor
+                # Who held it has removed it: whoever comes next would lock another file.
+            os.close(descriptor)
+            holder = self.holder()
+            if holder.get("purpose") == "run" or time.monotonic() > end:
+                raise RunLockedError(self._refusal(holder))
+            time.sleep(0.05)
+
+    def _open(self) -> int:
         try:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+            return open_plain(self.path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise StorageError(f"{self.path} cannot be written: {error.strerror}") from error
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return descriptor
-            except BlockingIOError:
-                holder = self.holder()
-                if holder.get("purpose") == "run" or time.monotonic() > end:
-                    os.close(descriptor)
-                    raise RunLockedError(self._refusal(holder)) from None
-                time.sleep(0.05)
+
+    def _is_current(self, descriptor: int) -> bool:
+        try:
+            return same_file(os.fstat(descriptor), os.lstat(self.path))
+        except FileNotFoundError:
+            return False
 
     def holder(self) -> dict[str, Any]:
         """Who holds the lock now: purpose, process, host, since; empty if nobody does, or it is not known."""
         try:
-            with open(self.path, "rb") as file:
+            with open(open_plain(self.path), "rb") as file:
                 try:
                     fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                     return {}
                 except BlockingIOError:
                     found = json.loads(file.read(1000) or b"{}")
-        except (OSError, ValueError):
+        except (OSError, ValueError, FileFormatError):
             return {}
         return found if isinstance(found, dict) else {}
 
     @property
     def running(self) -> bool:
         """Whether some other process is running this run's rollouts."""
-        return not self._held and self.holder().get("purpose") == "run"
+        return self._descriptor is None and self.holder().get("purpose") == "run"
 
     def _refusal(self, holder: dict[str, Any]) -> str:
         doing = "running its rollouts" if holder.get("purpose") == "run" else "working on it"
@@ -92,6 +118,17 @@ class RunLock:
             f"{self.path.parent} is in use: {who} has been {doing} since {holder.get('since', '?')}. "
             "Wait for it to end, or stop it (Ctrl-C there)"
         )
+
+
+_held: set[RunLock] = set()
+
+
+def _leave_all_to_the_parent() -> None:
+    while _held:
+        _held.pop().leave_to_the_parent()
+
+
+os.register_at_fork(after_in_child=_leave_all_to_the_parent)
 
 
 def _holder(purpose: str) -> dict[str, Any]:

@@ -96,6 +96,12 @@ def make_learner(config: RunConfig, task: Any) -> Learner:
     """The learner of a run before anything was told."""
     initial, problem = task, stored_problem(config)
     if problem is not None and (task is None or problem.initial is not None):
+        if problem.is_own_task:
+            raise InputError(
+                f"this run's first parameters come from {problem.function}, which is code that its folder names: give "
+                "the task again, Run.open(folder, task=task), or say that you trust the folder, "
+                "Run.open(folder, trust=True) or --trust"
+            )
         initial = problem.initial_policy()
     if initial is None:
         raise InputError(
@@ -111,6 +117,15 @@ def make_learner(config: RunConfig, task: Any) -> Learner:
         seed=config.seed,
         **config.settings,
     )
+
+
+def trusted_task(config: RunConfig) -> Any:
+    """The task that a run's first parameters come from, where the folder's words alone do not say them, else None.
+
+    This runs code that the folder names.
+    """
+    problem = stored_problem(config)
+    return problem.make_task() if problem is not None and problem.is_own_task else None
 
 
 def stored_problem(config: RunConfig) -> Problem | None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from hpsde._doubt_entries import doubt_entries
 from hpsde.ask_tell import Learner
-from hpsde.errors import FileFormatError
+from hpsde.errors import FileFormatError, HpsdeError
 from hpsde.runs.config import RunConfig
 from hpsde.runs.events import Event, outdated_from, revision
 from hpsde.runs.making import make_learner
@@ -42,17 +42,42 @@ def load_learner(store: Store, config: RunConfig, task: Any, state: Path) -> Loa
     rows, (_, _, steps) = store.rows("step IS NOT NULL", order="step, id"), store.position()
     events = store.events()
     config = planned_first(config, events)
-    learner, outdated = make_learner(config, task), outdated_from(events)
-    records: dict[int, dict[str, Any]] = {}
+    learner = make_learner(config, task)
     try:
-        if outdated is not None:
+        if outdated_from(events) is not None:
             raise FileFormatError(f"{state} is from before a correction")
         load_state(learner, state, state_origin(store, config))
         known = learner.info.updates
-        if known > steps or learner.info.rollouts != int((rows.step <= known).sum()):
+        if known <= steps and learner.info.rollouts != int((rows.step <= known).sum()):
             raise FileFormatError(f"{state} does not belong to these rollouts")
     except (FileFormatError, OSError):
         learner, known = make_learner(config, task), 0
+    if known > steps:
+        raise FileFormatError(
+            f"{store.path} is older than {state.name}: it has {steps} learning steps, the learner had made {known}. "
+            f"It is an old copy, or one without {store.path.name}-wal, and rollouts are missing. Put the whole "
+            f"database in its place, both files; if what is missing is lost for good, remove {state.name} to go on "
+            f"from step {steps}: numbers of lost rollouts are then given again"
+        )
+    given = store, rows, events, steps
+    try:
+        return Loaded(learner, known, _go_through(learner, known, *given))
+    except HpsdeError:
+        raise
+    except Exception:  # whatever a state that does not fit leads to: without it all is learned again
+        if known == 0:
+            raise
+    learner = make_learner(config, task)
+    return Loaded(learner, 0, _go_through(learner, 0, *given))
+
+
+def _go_through(
+    learner: Learner, known: int, store: Store, rows: Rows, events: list[Event], steps: int
+) -> dict[int, dict[str, Any]]:
+    """Tell a learner that knows some of the learning steps all rollouts, and do the other steps; the records of those
+    that a correction has outdated.
+    """
+    outdated, records = outdated_from(events), {}
     for step in range(1, steps + 1):
         if step > known:
             recall(learner, store, step - 1)
@@ -64,7 +89,7 @@ def load_learner(store: Store, config: RunConfig, task: Any, state: Path) -> Loa
         if outdated is not None and step >= outdated:
             records[step] = step_record(learner, rows.returns[chosen & (rows.status == "done")], started)
     _change_settings(learner, events, steps, known)
-    return Loaded(learner, known, records)
+    return records
 
 
 def _change_settings(learner: Learner, events: list[Event], step: int, known: int) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from hpsde._checks import check_count
 from hpsde.ask_tell import Learner, made_by
 from hpsde.bounds import FROM_INITIAL, are_initial
-from hpsde.errors import InputError, StorageError
+from hpsde.errors import FileFormatError, HpsdeError, InputError, StorageError
 from hpsde.learning import TOLERANCE
 from hpsde.methods import DEFAULT_METHOD
 from hpsde.policy import HierarchicalPolicy
@@ -60,6 +60,7 @@ class Run(Ledger):
         super().__init__(folder, config, None if task is None else check_task(task))
         self._learner: Learner | None = None
         self._seen_events = 0  # how many events the learner in memory knows of
+        self._remembered = False  # whether the learner began with a state that was stored
 
     @classmethod
     def create(
@@ -136,7 +137,8 @@ class Run(Ledger):
         seeds = [rollout_seed(self.config.seed, number) for number in ids]
         learner = self.learner()
         with self._forgetting():
-            proposal = learner.propose(rows, by_policy)
+            with self._doubting_the_state():
+                proposal = learner.propose(rows, by_policy)
             self.store.add_asked(
                 ask=asks + 1,
                 contexts=rows,
@@ -221,7 +223,9 @@ class Run(Ledger):
             if records:
                 self.store.replace_steps({step: json_ready(record) for step, record in records.items()})
                 self._renew_tables()
-            catch_up(learner, self.store)
+            self._remembered = stored > 0
+            with self._doubting_the_state():
+                catch_up(learner, self.store)
             self._learner, self._seen_events = learner, len(self.store.events())
         return self._learner
 
@@ -242,8 +246,9 @@ class Run(Ledger):
         new = self.store.rows("status != 'asked' AND step IS NULL")
         returns = new.returns[new.status == "done"]
         with self._forgetting():
-            observe(learner, new, np.full(len(new), True))
-            policy = learner.update()
+            with self._doubting_the_state():
+                observe(learner, new, np.full(len(new), True))
+                policy = learner.update()
             record = step_record(learner, returns, started)
             record = json_ready(record | ({} if more is None else more(policy)))
             self.store.add_step(learner.info.updates, new.id, record)
@@ -266,6 +271,21 @@ class Run(Ledger):
         except BaseException:
             self._learner = None
             raise
+
+    @contextmanager
+    def _doubting_the_state(self) -> Iterator[None]:
+        """What is wrong with a state that was stored may show only when it is used: then the error says what to do."""
+        try:
+            yield
+        except HpsdeError:
+            raise
+        except Exception as error:
+            if not self._remembered:
+                raise
+            raise FileFormatError(
+                f"the learner failed ({type(error).__name__}: {' '.join(str(error).split())[:200]}). If {STATE} of "
+                f"{self.folder} is damaged, removing it helps: all that it remembers is learned again from the rollouts"
+            ) from error
 
     def learn(self, task: Any = None, **arguments: Any) -> HierarchicalPolicy:
         """Run the rollouts that are left and learn from them; `hpsde.runs.driver.drive` says what can be given."""

@@ -1,4 +1,4 @@
-"""Ctrl-C and the signal to end, while a run goes on; and children that the user's function forks."""
+"""Ctrl-C, the signal to end and a closed terminal, while a run goes on; and children that the user's function forks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from hpsde.runs.executors import Executor
@@ -18,20 +18,27 @@ _forking = threading.local()
 
 @contextmanager
 def stopped_by_signals(executor: Executor) -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C was pressed or the process was asked to end: the first time, what is under way may finish."""
+    """Whether Ctrl-C was pressed, the process was asked to end or its terminal was closed: the first time, what is
+    under way may finish.
+    """
     received: list[int] = []
 
     def handle(number: int, _: object) -> None:
+        if received and number == signal.SIGHUP:
+            return  # a terminal that is closed sends several
         if received:
             raise KeyboardInterrupt
         received.append(number)
         executor.stop()
-        print("hpsde: waiting for the rollouts under way; Ctrl-C again stops at once", file=sys.stderr)
+        with suppress(OSError, ValueError):  # the terminal may be gone
+            print("hpsde: waiting for the rollouts under way; Ctrl-C again stops at once", file=sys.stderr)
 
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+            continue  # nohup
         _handlers_before[number] = signal.signal(number, handle)
     try:
         yield lambda: bool(received)

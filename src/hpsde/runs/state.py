@@ -33,12 +33,14 @@ from hpsde import (
 )
 from hpsde import initial as initial_policies
 from hpsde._archive import read_arrays, write_arrays
+from hpsde._policy_fields import check_fields, fields_of
 from hpsde._precision import double_precision
 from hpsde._tree import build, flatten
 from hpsde.ask_tell import Learner
 from hpsde.doubts import Doubt
 from hpsde.errors import FileFormatError
 from hpsde.policy import HierarchicalPolicy
+from hpsde.policy_file import policy_arrays
 from hpsde.rollouts import Units
 
 FORMAT, VERSION = "hpsde-learner", 12
@@ -100,11 +102,24 @@ def load_state(learner: Learner, path: Path, origin: str) -> None:
             before = getattr(learner, name)
             if before is not None and not isinstance(value, type(before)):
                 raise ValueError(f"{name} is {type(value).__name__}")
+        _check_sizes(learner, values)
         values = {name: _with_inverse(value) for name, value in values.items()}
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except Exception as error:  # whatever arrays that do not fit lead to, the file is at fault
         raise FileFormatError(f"{path} is not a learner's state, or is damaged: {error}") from error
     for name, value in values.items():
         setattr(learner, name, value)
+
+
+def _check_sizes(learner: Learner, values: Mapping[str, Any]) -> None:
+    """A ValueError unless policy and history can be this learner's; the rest shows when it is used."""
+    policy, history = values["_policy"], values.get("_history")
+    if policy is not None:
+        check_fields(policy_arrays(policy), fields_of(policy.features.kind, policy.gate.kind))
+        sizes, wanted = (policy.context_size, policy.parameter_size), (learner.context_size, learner.parameter_size)
+        if sizes != wanted:
+            raise ValueError(f"its policy is of {sizes} contexts and parameters, not of {wanted}")
+    if history is not None and history.expected_rollouts != learner.expected_rollouts:
+        raise ValueError(f"it expects {history.expected_rollouts} rollouts, not {learner.expected_rollouts}")
 
 
 def _digest(arrays: Mapping[str, np.ndarray]) -> str:

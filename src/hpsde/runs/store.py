@@ -18,10 +18,12 @@ import numpy as np
 
 from hpsde._checks import LARGEST, usable_numbers
 from hpsde._doubt_entries import doubts_from
+from hpsde._plain import same_file
 from hpsde.errors import AskTellError, FileFormatError, StorageError
 from hpsde.rollouts import REPLACED, rollout_seed
 from hpsde.runs import corrections, events
 from hpsde.runs.events import VERSION, Event, migrate, no_such_rollout, now
+from hpsde.runs.opening import open_database
 
 if TYPE_CHECKING:
     from hpsde.ask_tell import Proposal
@@ -96,6 +98,7 @@ class Store:
         self.path, self.context_size, self.parameter_size = path, context_size, parameter_size
         if not path.is_file():
             raise FileFormatError(f"{path.parent} is not the folder of a run: it has no {path.name}")
+        self._opened = path.stat()
         with _storage_errors(path):
             self._connection = _connect(path)
             try:
@@ -128,10 +131,23 @@ class Store:
             try:
                 yield self._connection
                 self._connection.execute("COMMIT")
+                self._check_place()
             except BaseException:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
+
+    def _check_place(self) -> None:
+        """An error unless the path still names the database that is open: what is written to another is lost."""
+        try:
+            if same_file(self.path.stat(), self._opened):
+                return
+        except FileNotFoundError:
+            pass
+        raise StorageError(
+            f"{self.path} is not the database that was opened: its folder was deleted, moved or overwritten since. "
+            "What was asked or told just now is not there: open the run again where it is now, and do it again"
+        )
 
     def _select(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         with _storage_errors(self.path):
@@ -393,7 +409,7 @@ class Store:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+    connection = open_database(path, BUSY_SECONDS)
     try:
         for setting in ("synchronous = FULL", "trusted_schema = OFF", "cell_size_check = ON"):
             connection.execute(f"PRAGMA {setting}")

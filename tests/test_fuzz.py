@@ -1,0 +1,20 @@
+"""A few inputs of `benchmarks/fuzz.py`: each is answered or refused with a message, and nothing else happens."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+FUZZ = Path(__file__).parent.parent / "benchmarks/fuzz.py"
+
+
+def test_generated_inputs_are_answered_or_refused():
+    """Two for each way in: policy file, state, configuration, database, TOML, calls and commands."""
+    done = subprocess.run(
+        [sys.executable, str(FUZZ), "--inputs", "14"], capture_output=True, text=True, timeout=900, check=False
+    )
+    counts = json.loads(done.stdout.splitlines()[-1]) if done.stdout else {}
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert counts.pop("inputs") == 14
+    assert set(counts) <= {"answer", "message"}
+    assert counts["message"] > 0
