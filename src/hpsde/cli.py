@@ -29,6 +29,8 @@ COMMANDS = {
     "extend": "plan more rollouts for a run",
     "set": "change settings of a run's learner",
     "status": "say where a run stands",
+    "check": "read all of a run and say whether it is whole",
+    "backup": "copy a run, also while it is running",
     "act": "use what was learned: the best parameters for a context",
     "reproduce": "run the experiments of the paper, say which of its claims hold",
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -402,6 +402,19 @@ class Store:
             return [_record(text) for (text,) in self._select("SELECT record FROM steps ORDER BY step")]
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
             raise FileFormatError(f"{self.path}: the record of a learning step is damaged: {error}") from error
+
+    def copy_to(self, path: Path) -> None:
+        """A whole copy of the database as it is now, whoever else is writing to it."""
+        with _storage_errors(path), closing(sqlite3.connect(path)) as copy:
+            self._connection.backup(copy)
+
+    def faults(self) -> list[str]:
+        """What SQLite finds wrong with the database, page by page; where nothing is, nothing."""
+        try:
+            found = [str(line) for (line,) in self._select("PRAGMA integrity_check(20)")]
+        except FileFormatError as error:
+            return [str(error)]
+        return [] if found == ["ok"] else [f"{self.path} is damaged: {line}" for line in found]
 
     def table(self) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
         """Names and rows of all columns of the table `rollouts`, for export."""
