@@ -323,8 +323,16 @@ def test_far_returns_are_told_apart_whatever_the_units():
             told = shift + scale * values
             assert sum(far_returns(told[:i], told[i : i + 1]).any() for i in range(10, 400)) == 0
             spread = np.ptp(told)
-            assert far_returns(told, np.array([told.max() + 3.0 * spread, told[0]])).tolist() == [True, False]
-            assert far_returns(told[:0], np.append(told, told.min() - 3.0 * spread)).tolist() == [False] * 400 + [True]
+            assert far_returns(told, np.array([told.max() + 6.0 * spread, told[0]])).tolist() == [True, False]
+            assert far_returns(told[:0], np.append(told, told.min() - 6.0 * spread)).tolist() == [False] * 400 + [True]
+
+
+@pytest.mark.parametrize(("draw", "most"), [("normal", 0.0), ("uniform", 0.0), ("exponential", 0.02)])
+def test_few_runs_are_warned_of_falsely(draw, most):
+    generator = np.random.default_rng(1)
+    values = getattr(generator, draw)(size=(200, 400))
+    warned = [any(far_returns(row[:i], row[i : i + 1])[0] for i in range(10, 400)) for row in values]
+    assert np.mean(warned) <= most
 
 
 def test_few_or_equal_returns_say_nothing_of_the_next():
