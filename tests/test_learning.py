@@ -249,7 +249,7 @@ def test_code_of_the_page_on_ask_and_tell_runs(tmp_path, monkeypatch, capsys):
     """All of it in one go, with JAX's own settings, as a reader would run it."""
     page = Path(__file__).parent.parent / "docs/ask_tell.md"
     snippets = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(snippets) == 6
+    assert len(snippets) == 7
     monkeypatch.chdir(tmp_path)
     names = {}
     with jax.enable_x64(False):

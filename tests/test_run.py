@@ -408,7 +408,7 @@ def test_exported_texts_are_no_formulas(reason, run, tmp_path):
     export(run.store, tmp_path / "table.csv", "csv")
     with (tmp_path / "table.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert rows[1]["reason"] == f"'{reason}"
+    assert rows[1]["reason"] == f"'{reason}".replace("\r", "\n")
     assert rows[0]["return"] == "-0.5"
 
 

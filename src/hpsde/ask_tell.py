@@ -62,7 +62,7 @@ class Info:
     best_first: float = float("nan")
     outliers: int = 0
     quiet: int = 0
-    to_gain: float = float("nan")
+    to_gain: float = float("inf")
 
     def as_dict(self) -> dict[str, Any]:
         """The same as a dictionary."""

@@ -196,17 +196,17 @@ class HPSDE(Learner):
         return policy
 
     def _to_gain(self, step: StepInfo, policy: HierarchicalPolicy) -> float:
-        """Share of the signal that is left to gain (stopping.py); NaN where that is not known."""
+        """Share of the signal that is left to gain (stopping.py); infinite where that is not known."""
         gate = policy.gate
         if step.quiet < stopping.QUIET or policy.doubts or not isinstance(gate, GPGate) or gate.binary:
-            return float("nan")
+            return float("inf")
         rows = policy.known_contexts[gp.spread_subset(len(policy.known_contexts), stopping.CONTEXTS)]
         arrays = (jnp.asarray(each) for each in (policy.features(rows), policy.units.contexts(rows)))
         moments = returns_in_use(gate, policy.standard_options, *arrays)
         mean, deviation = (np.asarray(each)[policy.kept] for each in moments)
         signal = float(np.exp(gate.process.hyperparameters.log_signal))
         unsure = stopping.left_of_gate(mean, deviation) > stopping.UNSURE * signal
-        return float("nan") if unsure else stopping.left_of_options(step.width)
+        return float("inf") if unsure else stopping.left_of_options(step.width)
 
     def _doubts(self, data: Data, step: StepInfo, policy: HierarchicalPolicy) -> tuple[Doubt, ...]:
         """What speaks against the policy; joint Gaussians have no model that could tell."""

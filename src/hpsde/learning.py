@@ -78,7 +78,7 @@ def iterate(
     learning, evaluating = _Clock(), _Clock()
     first = learner.initial_rollouts if initial_rollouts is None else initial_rollouts
     first, batch = check_count("initial_rollouts", first, 1), batch_size(rollouts, batch)
-    while (done := len(learner.rollouts)) < rollouts and not learner.info.to_gain <= tolerance:
+    while (done := len(learner.rollouts)) < rollouts and learner.info.to_gain > tolerance:
         iteration = learner.rollouts.next_iteration
         n = min(first if done == 0 else batch, rollouts - done)
         with evaluating:

@@ -67,8 +67,14 @@ def _write_csv(path: Path, columns: dict[str, list[Any]]) -> None:
 
 
 def _as_text(value: Any) -> Any:
-    """A text that a spreadsheet would run as a formula begins with an apostrophe; numbers stay as they are."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+    """A text that a spreadsheet would run as a formula begins with an apostrophe; numbers stay as they are.
+
+    A carriage return, which a reader would take for the end of the row, becomes a new line, which is quoted.
+    """
+    if not isinstance(value, str):
+        return value
+    text = f"'{value}" if value.startswith(_FORMULA) else value
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _write_parquet(path: Path, columns: dict[str, list[Any]]) -> None:
