@@ -327,7 +327,7 @@ def test_summary_says_where_each_option_rules():
     text = str(policy)
     assert text == policy.summary()
     lines = text.splitlines()
-    assert lines[0] == "2 options, 2 in use, gate: softmax"
+    assert lines[0] == "2 options, 2 in use, gate: softmax; learned from 30 rollouts"
     contexts = policy.known_contexts
     chosen = policy.choose(contexts)
     for o, option in enumerate(policy.options):
@@ -400,7 +400,7 @@ def test_summary_ends_with_the_doubts():
 
 def test_summary_without_contexts():
     lines = by_hand("gp", context_size=0).summary().splitlines()
-    assert lines[0] == "2 options, 1 in use, gate: gp"
+    assert lines[0] == "2 options, 1 in use, gate: gp; learned from 30 rollouts"
     assert sorted(line[12:] for line in lines if line.startswith("  option")) == ["not the best", "the best"]
     assert sum("where it is not chosen" in line for line in lines) == 1
     assert all(" to " not in line for line in lines)

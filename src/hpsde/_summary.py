@@ -51,7 +51,10 @@ def summarise(policy: HierarchicalPolicy) -> str:
     """
     summaries = option_summaries(policy)
     count, used = len(summaries), sum(bool(each.rules.any()) for each in summaries)
-    lines = [f"{count} option{'s' if count != 1 else ''}, {used} in use, gate: {policy.gate.kind}"]
+    lines = [
+        f"{count} option{'s' if count != 1 else ''}, {used} in use, gate: {policy.gate.kind}; learned from "
+        f"{len(policy.known_contexts)} rollouts"
+    ]
     for each in summaries:
         lines += _describe(each)
     if policy.doubts:
