@@ -137,6 +137,15 @@ def test_ctrl_c_twice_does_not_wait(tmp_path, whole, capsys):
     assert_same_run(tmp_path / "run", whole)
 
 
+@pytest.fixture
+def hangup():
+    """A closed terminal ends this process, also where the tests were started with nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hangup")
 @pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGHUP] * 2], ids=["ended", "terminal closed"])
 def test_a_signal_lets_the_rollouts_under_way_end(signals, tmp_path, monkeypatch):
     """A terminal that is closed sends several, and cannot be written to."""
