@@ -49,6 +49,14 @@ def tell(run, asked):
     run.tell([each.id for each in asked], values)
 
 
+def learn_once(folder):
+    """A run told by hand that has learned once, with 32 rollouts open; its folder."""
+    with create(folder) as run:
+        tell(run, run.ask(small.draw_contexts(0, 128, 1)))
+        run.ask(small.draw_contexts(1, 32, 1))
+    return folder
+
+
 @functools.cache
 def fresh_policy(folder):
     """The policy file's bytes and the rollouts of a run that is never interrupted, learned in `folder`."""

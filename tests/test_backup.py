@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import hpsde
-import small
 import stored
 from hpsde.cli import main
 from hpsde.errors import InputError
@@ -15,12 +14,7 @@ from hpsde.runs.backup import backup, check
 
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory):
-    """A run after one learning step, with 32 rollouts open."""
-    folder = tmp_path_factory.mktemp("learned") / "run"
-    with stored.create(folder) as run:
-        stored.tell(run, run.ask(small.draw_contexts(0, 128, 1)))
-        run.ask(small.draw_contexts(1, 32, 1))
-    return folder
+    return stored.learn_once(tmp_path_factory.mktemp("learned") / "run")
 
 
 def test_a_copy_of_an_open_run_goes_on_by_itself(learned, tmp_path):

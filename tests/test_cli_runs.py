@@ -16,7 +16,6 @@ import pytest
 
 import hpsde
 import hpsde.plots
-import small
 import stored
 from handmade import DOUBTS
 from hpsde.cli import main
@@ -48,12 +47,7 @@ def robot(tmp_path, capsys):
 
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory):
-    """A run told by hand that has learned once, with 32 rollouts open."""
-    folder = tmp_path_factory.mktemp("learned") / "run"
-    with stored.create(folder) as run:
-        stored.tell(run, run.ask(small.draw_contexts(0, 128, 1)))
-        run.ask(small.draw_contexts(1, 32, 1))
-    return folder
+    return stored.learn_once(tmp_path_factory.mktemp("learned") / "run")
 
 
 def test_plot_draws_a_run_that_is_told_by_hand(learned, tmp_path, capsys, monkeypatch):

@@ -92,12 +92,7 @@ def test_damaged_changes_are_refused(content, run):
 
 @pytest.fixture(scope="module")
 def started(tmp_path_factory):
-    """A run that has learned once, and has 32 rollouts open."""
-    folder = tmp_path_factory.mktemp("started") / "run"
-    with stored.create(folder) as run:
-        stored.tell(run, run.ask(small.draw_contexts(0, 128, 1)))
-        run.ask(small.draw_contexts(1, 32, 1))
-    return folder
+    return stored.learn_once(tmp_path_factory.mktemp("started") / "run")
 
 
 def test_a_run_whose_settings_change_is_the_same_however_it_is_opened(started, tmp_path):

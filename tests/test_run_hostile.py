@@ -159,12 +159,7 @@ def test_other_files_are_no_configuration(content, tmp_path):
 
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory):
-    """A run that has learned once, and has 32 rollouts open."""
-    folder = tmp_path_factory.mktemp("learned") / "run"
-    with stored.create(folder) as run:
-        stored.tell(run, run.ask(small.draw_contexts(0, 128, 1)))
-        run.ask(small.draw_contexts(1, 32, 1))
-    return folder
+    return stored.learn_once(tmp_path_factory.mktemp("learned") / "run")
 
 
 @settings(derandomize=True, deadline=None, max_examples=20, database=None)

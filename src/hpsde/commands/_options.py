@@ -34,7 +34,7 @@ class LearnerOptions:
     """Rollouts of the initial policy, before the first learning step."""
     batch: Count = None
     """Rollouts between two learning steps; by default 50, but from a fortieth to a twentieth of all."""
-    tolerance: Annotated[float, tyro.conf.arg(metavar="SHARE")] = 1e-10
+    tolerance: Annotated[float | None, tyro.conf.arg(metavar="SHARE", help_behavior_hint="(default: 1e-10)")] = None
     """End early where no more than this share of what the returns vary by is left to gain; 0: never."""
     max_options: Count = None
     """The most options (solutions) to look for."""
@@ -51,9 +51,9 @@ class LearnerOptions:
                 raise InputError(f"--{name.replace('_', '-')} must be at least 1, not {value}")
         if self.seed < 0:
             raise InputError(f"--seed must be 0 or more, not {self.seed}")
-        named = {"max_options": self.max_options, "bounds": self.bounds}
+        named = {"max_options": self.max_options, "bounds": self.bounds, "tolerance": self.tolerance}
         given = {name: value for name, value in named.items() if value is not None}
-        names = ("method", "seed", "rollouts", "initial_rollouts", "batch", "tolerance")
+        names = ("method", "seed", "rollouts", "initial_rollouts", "batch")
         return dict(map(parse_setting, self.set)) | given | {name: getattr(self, name) for name in names}
 
 

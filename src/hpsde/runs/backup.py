@@ -13,7 +13,6 @@ from hpsde.policy_file import load_policy
 from hpsde.runs.files import write_json
 from hpsde.runs.folder import CONFIG, DATABASE, POLICY, STATE, prepare_folder
 from hpsde.runs.ledger import Ledger
-from hpsde.runs.plans import planned
 
 
 def backup(run: Ledger, to: Path) -> None:
@@ -42,7 +41,7 @@ def _copy(path: Path, to: Path) -> None:
 def check(run: Ledger) -> dict[str, Any]:
     """What was read without fault of a run that could be opened, and what is `wrong` with the rest.
 
-    Every page of the database, every row, learning step and event, the plans, and the policy. The learner's state
+    Every page of the database, every row, learning step and event, and the policy. The learner's state
     follows from these: where it is damaged it is made again.
     """
     wrong = list(run.store.faults())
@@ -57,7 +56,6 @@ def check(run: Ledger) -> dict[str, Any]:
     attempt("rollouts", lambda: len(run.rollouts()))
     attempt("steps", lambda: len(run.store.steps()))
     attempt("events", lambda: len(run.store.events()))
-    attempt("plans", lambda: planned(run.made_with, run.store.events()).rollouts)
     if (run.folder / POLICY).exists():
         attempt("policy", lambda: len(load_policy(run.folder / POLICY).options))
     return read | {"wrong": list(dict.fromkeys(wrong))}
