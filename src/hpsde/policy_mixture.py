@@ -18,7 +18,8 @@ components are joined is known without another pass over the data. docs/discover
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,6 +36,7 @@ EM_STEPS = 6  # between two rounds of joining components
 ROUNDS = 12
 NEIGHBOURS = 8  # samples next to each, by which components are neighbours
 FINAL_STEPS = 12
+NEGLIGIBLE = 1e-12  # of a sample, that a component has of it
 LOOSE = 0.02  # of a sample, that all components share at first: one that starts with a tight few is not locked in
 
 
@@ -156,8 +158,8 @@ def _maximise(r: Float[Array, "B N"], active: Array, samples: Samples) -> tuple[
     return posterior, bound
 
 
-def _entropy(r: Array) -> Array:
-    return -jnp.where(r > 0.0, r * jnp.log(jnp.where(r > 0.0, r, 1.0)), 0.0)
+def _entropy(r: Any, xp: ModuleType = jnp) -> Any:
+    return -xp.where(r > 0.0, r * xp.log(xp.where(r > 0.0, r, 1.0)), 0.0)
 
 
 @functools.partial(jax.jit, static_argnames="steps")
@@ -172,27 +174,30 @@ def climb(r: Float[Array, "B N"], active: Bool[Array, " C"], samples: Samples, *
     return r, _maximise(r, active, samples)[1]
 
 
-@jax.jit
-def join_gains(r: Float[Array, "B N"], active: Bool[Array, " C"], samples: Samples) -> Float[Array, "C C"]:
+def join_gains(r: Float[Array, "B N"], active: Bool[Array, " C"], samples: Samples) -> Float[np.ndarray, "C C"]:
     """How much the bound changes when two components become one; minus infinity where there are not two."""
-    weighted = r[:-1] * samples.counts[None]
-    stats = _statistics(weighted, samples)
+    gains = np.array(_gains_apart(r, active, samples))
+    shares, counts = np.asarray(r)[:-1], np.asarray(samples.counts)
+    for one in np.flatnonzero(np.asarray(active)):
+        # A sample of which one of the two has nothing has the same entropy before and after.
+        mine = np.flatnonzero(shares[one] > NEGLIGIBLE)
+        apart, own = shares[:, mine], shares[one, mine]
+        gains[one] += (_entropy(apart + own, np) - _entropy(apart, np) - _entropy(own, np)) @ counts[mine]
+    return gains
+
+
+@jax.jit
+def _gains_apart(r: Float[Array, "B N"], active: Bool[Array, " C"], samples: Samples) -> Float[Array, "C C"]:
+    """`join_gains` of components that share no sample."""
+    stats = _statistics(r[:-1] * samples.counts[None], samples)
     _, single = _component(stats)
     _, double = jax.lax.map(
         lambda one: _component(jax.tree.map(lambda part, of_one: part + of_one[None], stats, one)), stats
     )
-    counted = gammaln(ALPHA_0 + stats.n) - gammaln(ALPHA_0)
-    together = gammaln(ALPHA_0 + stats.n[:, None] + stats.n[None]) - gammaln(ALPHA_0)
-    entropy = _entropy(r[:-1]) @ samples.counts
-
-    def mixed(of_one: Array) -> Array:
-        return _entropy(r[:-1] + of_one[None]) @ samples.counts
-
-    joined = jax.lax.map(mixed, r[:-1])
-    gains = double + together + joined
-    gains -= (single + counted + entropy)[:, None] + (single + counted + entropy)[None]
+    single += gammaln(ALPHA_0 + stats.n) - gammaln(ALPHA_0)
+    double += gammaln(ALPHA_0 + stats.n[:, None] + stats.n[None]) - gammaln(ALPHA_0)
     pair = active[:, None] & active[None] & ~jnp.eye(len(active), dtype=bool)
-    return jnp.where(pair, gains, -jnp.inf)
+    return jnp.where(pair, double - single[:, None] - single[None], -jnp.inf)
 
 
 @jax.jit
@@ -226,7 +231,7 @@ def fit(samples: Samples, start: Start, least: float) -> Fit:
     r, bound = climb(r, active, samples, steps=EM_STEPS)
     nearby = True
     for _ in range(ROUNDS):
-        gains = np.asarray(join_gains(r, active, samples))
+        gains = join_gains(r, active, samples)
         if nearby:
             gains = np.where(_adjacent(np.asarray(r), start.neighbours), gains, -np.inf)
         joined, left = _join(np.asarray(r), np.asarray(active), gains)
