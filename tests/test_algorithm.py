@@ -16,11 +16,11 @@ from hpsde.algorithm import (
     find_options,
     is_due,
     number_options,
-    option_widths,
     reestimate,
     share_outside,
     train_gate,
     train_options,
+    widest,
 )
 from hpsde.gating import GPGate, MarginalGate, SoftmaxGate
 from hpsde.gaussian import LinearGaussian, means
@@ -282,9 +282,9 @@ def test_the_width_is_the_largest_deviation_in_kernel_lengths(data, surveyed):
     kept = np.array([True, False, True])
     view = surveyed[1].view
     draws = [np.random.default_rng(o).multivariate_normal(np.zeros(D), Sigma[o], 50_000) @ view.V for o in (0, 2)]
-    found = option_widths(policies, kept, surveyed[1])
-    assert_allclose(found, [each.std(axis=0).max() for each in draws], rtol=0.02)
-    assert_array_equal(option_widths(policies, kept, None), [np.nan, np.nan])
+    found = widest(policies, Latent(kept, np.zeros((O, 1))), surveyed[1])
+    assert_allclose(found, max(each.std(axis=0).max() for each in draws), rtol=0.02)
+    assert np.isnan(widest(policies, Latent(kept, np.zeros((O, 1))), None))
 
 
 def test_exploration_follows_the_noise_up_to_a_limit(data, surveyed):

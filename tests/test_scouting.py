@@ -1,6 +1,5 @@
 """Scouts: whom they look at by a known model, where they go when rollouts have left a hole, and what they count as."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -332,7 +331,7 @@ def test_in_all_there_are_no_more_than_fifty():
     assert 32 <= sent <= 50
 
 
-def test_nothing_limits_them_in_place_of_a_narrow_option(holed, monkeypatch):
+def test_once_all_options_are_narrow_nothing_limits_them(holed, monkeypatch):
     """Neither their number nor how little is unknown between the first rollouts."""
     assert holed.policy is not None
     monkeypatch.setattr(scouting, "UNSEEN", 2.0)
@@ -340,17 +339,6 @@ def test_nothing_limits_them_in_place_of_a_narrow_option(holed, monkeypatch):
     for narrow, wanted in ((0.9, False), (1.1, True)):
         monkeypatch.setattr(scouting, "NARROW", narrow * holed.info.width)
         assert (len(sent_by(holed, times=3)) > 0) == wanted
-
-
-def test_the_place_of_a_wide_option_is_its_own(monkeypatch):
-    """Where scouts are limited they go in place of narrow options alone."""
-    learner = make(scouts=1.0)
-    policy, narrow = learner.policy, np.arange(32) % 2 == 1
-    monkeypatch.setattr(scouting, "UNSEEN", 2.0)
-    rows = small.draw_contexts(3, 32, 1)
-    sent, _ = learner._scouts(jax.random.key(0), rows, narrow, policy)
-    assert len(sent)
-    assert np.all(narrow[sent])
 
 
 def test_scouts_that_have_gone_are_counted(monkeypatch):

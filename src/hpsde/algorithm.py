@@ -159,7 +159,7 @@ def reestimate(
     mean_returns = weighted @ np.where(data.mask, data.returns, 0.0) / np.maximum(weighted.sum(axis=1), 1e-300)
     numbers, born, died = number_options(found, memory)
     estimate = Estimate(policies, found.kept, gate, mean_returns, numbers)
-    width = float(np.max(option_widths(policies, found.kept, surveyed)))
+    width = widest(policies, found, surveyed)
     still = width < NARROW and not born and not died
     quiet = memory.quiet + data.rollouts - len(memory.distrusted) if still else 0
     info = StepInfo(
@@ -312,14 +312,13 @@ def share_outside(data: Data) -> float:
     return float(np.mean(np.any((data.parameters[own] < low + near) | (data.parameters[own] > high - near), axis=1)))
 
 
-def option_widths(policies: LinearGaussian, kept: np.ndarray, surveyed: Landscape | None) -> np.ndarray:
-    """The largest standard deviation of every option that exists along what the return sees, in kernel lengths; NaN
-    where there is no landscape.
-    """
+def widest(policies: LinearGaussian, found: Latent, surveyed: Landscape | None) -> float:
+    """The largest standard deviation of an option along what the return sees, in kernel lengths."""
     if surveyed is None:
-        return np.full(int(kept.sum()), np.nan)
+        return float("nan")
     V = surveyed.view.V
-    return np.sqrt(np.einsum("dk,ode,ek->ok", V, np.asarray(policies.Sigma)[kept], V).max(axis=1))
+    variance = np.einsum("dk,ode,ek->ok", V, np.asarray(policies.Sigma)[found.kept], V)
+    return float(np.sqrt(variance.max()))
 
 
 _fit_options = functools.partial(jax.jit, static_argnames=("update", "epsilon", "support", "ridge", "variance_floor"))(

@@ -13,7 +13,7 @@ from hpsde import discovery, gaussian, gp, latent, level, scouting, stopping
 from hpsde._padding import pad_rows, padded_size
 from hpsde._precision import double_precision
 from hpsde._shapes import Array
-from hpsde.algorithm import Memory, StepInfo, combinations, judged, option_widths, reestimate, share_outside, with_slots
+from hpsde.algorithm import Memory, StepInfo, combinations, judged, reestimate, share_outside, with_slots
 from hpsde.ask_tell import DENSITY, Info, Learner, Proposal
 from hpsde.behaviours import History
 from hpsde.doubts import Doubt, Signs, find_doubts
@@ -66,12 +66,11 @@ class HPSDE(Learner):
 
     def _draw(self, key: Array, rows: np.ndarray, policy: HierarchicalPolicy) -> Proposal:
         key_option, key_noise, key_scouts = jax.random.split(key, 3)
+        scouts, unseen = self._scouts(key_scouts, rows, policy)
         optimism = Optimism(self.settings.kappa, self.settings.deviation == "return")
         values = policy.gate_scores(rows, optimism)
         temperature = self.settings.exploration_temperature * self.info.temperature
         option = np.array(draw_options(key_option, policy.gate, values, temperature))
-        widths = option_widths(policy.standard_options, policy.kept, self._memory.landscape)
-        scouts, unseen = self._scouts(key_scouts, rows, widths[option] < scouting.NARROW, policy)
         parameters = np.array(policy.sample_options(key_noise, rows, option))
         others = np.setdiff1d(np.arange(len(rows)), scouts)
         if len(others):
@@ -89,13 +88,8 @@ class HPSDE(Learner):
             log_density[scouts] = np.nan if known is None else known
         return Proposal(parameters, option, log_density)
 
-    def _scouts(
-        self, key: Array, rows: np.ndarray, narrow: np.ndarray, policy: HierarchicalPolicy
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Which of the contexts [N, S] scouts go out in (scouting.py), and their parameters.
-
-        narrow [N]: whether the option that the gate has chosen there is.
-        """
+    def _scouts(self, key: Array, rows: np.ndarray, policy: HierarchicalPolicy) -> tuple[np.ndarray, np.ndarray]:
+        """Which of the contexts [N, S] scouts go out in (scouting.py), and their parameters."""
         none = np.zeros(0, dtype=int), np.zeros((0, self.parameter_size))
         key_count, key_rows, key_pool, key_guess = jax.random.split(key, 4)
         gone = self._scouts_gone()
@@ -104,15 +98,13 @@ class HPSDE(Learner):
             return none
         order = np.asarray(jax.random.permutation(key_rows, len(rows)))
         guessed, tried = self._tries(key_guess, rows, order[:count], gone)
-        others = order[len(guessed) : count]
+        done = self.info.width < scouting.NARROW
+        others = order[len(guessed) : count if done else min(count, len(guessed) + scouting.MOST - gone)]
         # NaN: nothing is known of that.
-        most = 0 if self.info.unexplored < scouting.UNSEEN else scouting.MOST - gone
-        free = narrow[others]
-        if not len(others) or (most <= 0 and not free.any()):
+        if not len(others) or (self.info.unexplored < scouting.UNSEEN and not done):
             return guessed, tried
-        worth, unseen = self._unseen(key_pool, rows[others], policy)
-        sent = worth & (free | (np.cumsum(worth & ~free) <= most))
-        return np.concatenate([guessed, others[sent]]), np.concatenate([tried, unseen[sent]])
+        some, unseen = self._unseen(key_pool, rows, others, policy)
+        return np.concatenate([guessed, some]), np.concatenate([tried, unseen])
 
     def _scouts_gone(self) -> int:
         """How many rollouts of the initial policy there are beyond those that the first learning step waits for."""
@@ -133,18 +125,21 @@ class HPSDE(Learner):
         possible = np.ones(count, dtype=bool) if known is None else np.isfinite(known)
         return some[possible], parameters[possible]
 
-    def _unseen(self, key: Array, rows: np.ndarray, policy: HierarchicalPolicy) -> tuple[np.ndarray, np.ndarray]:
-        """In which contexts [N, S] there is ground worth a look [N], and the parameters there [N, D]."""
-        surveyed, frame, count = self._memory.landscape, self._frame, len(rows)
+    def _unseen(
+        self, key: Array, rows: np.ndarray, some: np.ndarray, policy: HierarchicalPolicy
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """In which of `some` contexts there is ground worth a look, and the parameters there."""
+        surveyed, frame, count = self._memory.landscape, self._frame, len(some)
         if surveyed is None or frame is None:
             raise RuntimeError("there is no landscape yet")
-        drawn = self._initial.sample(key, np.repeat(rows, scouting.POOL, axis=0))
-        contexts, standard = frame.units.contexts(rows), frame.units.parameters(drawn)
-        means = frame.units.parameters(policy.option_means(rows).reshape(-1, self.parameter_size))
+        drawn = self._initial.sample(key, np.repeat(rows[some], scouting.POOL, axis=0))
+        contexts, standard = frame.units.contexts(rows[some]), frame.units.parameters(drawn)
+        means = frame.units.parameters(policy.option_means(rows[some]).reshape(-1, self.parameter_size))
         pools = standard.reshape(count, scouting.POOL, -1)
         options = means.reshape(-1, count, self.parameter_size)
         found = scouting.choose(surveyed, self._process(frame, surveyed), contexts, pools, options)
-        return found.worth, drawn.reshape(count, scouting.POOL, -1)[np.arange(count), found.chosen]
+        taken = drawn.reshape(count, scouting.POOL, -1)[np.arange(count), found.chosen]
+        return some[found.worth], taken[found.worth]
 
     def _process(self, frame: Frame, surveyed: Landscape) -> gp.GP:
         """The landscape's process given the rollouts that the policy was learned from."""

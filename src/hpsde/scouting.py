@@ -4,8 +4,8 @@ Options are sought where the model shows hills, and a hill that no rollout has c
 where it knows little. In a scout's context some parameters are drawn from the initial policy. Those that are not known
 to be as good as a solution must be, and may be, m < m* - tolerance <= m + DOUBT sd, m* being the score of the best
 option, are worth a look, and of these the scout takes the one that may be best. Where none may be good there is no
-scout, and none where hardly any variance is left between the first rollouts. Rollouts of a narrow option bring little
-that is new, though: in their place scouts go wherever a solution may lie.
+scout, and none where hardly any variance is left between the first rollouts. Once all options are narrow, though, their
+own rollouts bring nothing new: then scouts go wherever a solution may lie.
 
 What the search takes for a solution, but does not know to be good (discovery.py), is a guess: a few scouts try it, as
 its component of the mixture would. Then it is known to be good, and an option is born, or it is gone.
@@ -28,7 +28,7 @@ UNSEEN = 0.05  # share of the variance between the first rollouts that must be l
 POOL = 32  # draws from the initial policy that a scout chooses from
 DOUBT = 4.0  # posterior deviations by which the model may be wrong
 MOST = 50  # scouts in all: in many dimensions no number of them would see everything
-NARROW = 0.1  # kernel lengths: in place of the rollouts of a narrower option scouts have no limit
+NARROW = 0.1  # kernel lengths: where the widest option is narrower, all are done and scouts have no limit
 TRIES = 5  # of each guess, between two learning steps,
 MOST_TRIED = 0.15  # and of all rollouts so far, together with other scouts
 

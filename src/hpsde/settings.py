@@ -121,7 +121,7 @@ class Settings:
     as the optimal policy would, the more, the more evenly; at 0 it takes the best (argmax, the paper's)."""
     scouts: float = 0.5
     """Rollouts that go where the model knows little and a solution may lie: at most this share of what is asked at
-    once, and 50 in all beside options that are not narrow yet. 0: none."""
+    once, and 50 in all until the options are narrow. 0: none."""
     warp: str = "clip"
     """Map of the returns before the Gaussian process: none, clip or rank."""
     gp_axes: str = "automatic"

@@ -2,9 +2,9 @@
 
 Three things may still gain. An option's mean: it is known to width / WIDTH (refinement.py), and the return of a kernel
 of length 1 falls by half the square of a small way, so that 1/2 (width / WIDTH)^2 of the signal is lost at most. A
-solution not seen yet: of a narrow option's rollouts half look where one may lie (scouting.py); if QUIET rollouts in a
-row have changed nothing, the next are unlikely to. And the gate: in a context s the options' returns are N(m_o, d_o^2)
-by what is known, and knowing them would gain
+solution not seen yet: once all options are narrow, half of the rollouts look where one may lie (scouting.py); if QUIET
+rollouts in a row have changed nothing, the next are unlikely to. And the gate: in a context s the options' returns are
+N(m_o, d_o^2) by what is known, and knowing them would gain
 
     sum_o E[max(R_o - R_b, 0)] = sum_o d (pdf(x) + x cdf(x)),    x = (m_o - m_b) / d,    d^2 = d_o^2 + d_b^2,
 
