@@ -46,24 +46,29 @@ def main() -> int:
             fill(folder, size)
             rows.append(measure(folder, size))
             print("  ".join(f"{name} {value}" for name, value in rows[-1].items()), flush=True)
-    with chosen.results.open("w", newline="", encoding="utf-8") as file:
+            write(chosen.results, rows)
+    return 0
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> None:
+    """The rows so far as a table."""
+    with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    return 0
 
 
 def fill(folder: Path, size: int) -> None:
     """Ask and tell until there are that many rollouts, the newest of them open."""
     generator = np.random.default_rng(size)
     with hpsde.Run.open(folder) as run:
-        while (count := run.store.position()[0]) < size:
-            run.ask(generator.uniform(size=(min(BATCH, size - count), S)))
-        waiting = run.status().open
-        told = waiting[: len(waiting) - min(OPEN["most"], int(OPEN["share"] * size))]
-        for first in range(0, len(told), BATCH):
-            ids = list(told[first : first + BATCH])
-            run.tell(ids, generator.normal(size=len(ids)))
+        waiting, left = list(run.status().open), min(OPEN["most"], int(OPEN["share"] * size))
+        while (count := run.store.position()[0]) < size or len(waiting) > left:
+            if count < size:
+                waiting += [each.id for each in run.ask(generator.uniform(size=(min(BATCH, size - count), S)))]
+            told, waiting = waiting[: max(len(waiting) - left, 0)], waiting[max(len(waiting) - left, 0) :]
+            if told:
+                run.tell(told, generator.normal(size=len(told)))
 
 
 def measure(folder: Path, size: int) -> dict[str, Any]:
@@ -82,7 +87,7 @@ def measure(folder: Path, size: int) -> dict[str, Any]:
             "tell_parameters_ms": milliseconds(lambda: run.tell(next(waiting), 0.0, parameters=parameters), 3),
             "tell_best_ms": milliseconds(lambda: run.tell(next(waiting), 1.001 * run.store.best_return()), 3),
             "status_ms": milliseconds(run.status, 3),
-            "open_rollouts_ms": milliseconds(lambda: run.store.rows("status = 'asked'"), 3),
+            "open_rollouts_ms": milliseconds(run.store.open_rows, 3),
             "rollouts_ms": milliseconds(run.rollouts, 3),
         }
     return row | {"megabytes": round((folder / "rollouts.sqlite").stat().st_size / 2**20, 2)}

@@ -38,7 +38,7 @@ def test_asked_rollouts_are_on_disk_before_ask_returns(run):
     found = stored.look(run.folder, "SELECT ask, status, option, policy, seed, parameters FROM rollouts ORDER BY id")
     assert [row[:4] for row in found] == [(1, "asked", -1, 0)] * 6 + [(2, "asked", -1, 0)] * 2
     assert [row[4] for row in found[:6]] == [each.seed for each in asked]
-    assert [json.loads(row[5]) for row in found[:6]] == [each.parameters.tolist() for each in asked]
+    assert [row[5] for row in found[:6]] == [each.parameters.tobytes() for each in asked]
     assert len({each.seed for each in asked}) == 6
 
 
@@ -213,7 +213,7 @@ def test_other_parameters_than_asked_are_learned_from(run):
     run.tell(3, failed="fell", parameters=[99.0])  # it failed: what was run need not be possible
     np.testing.assert_array_equal(run.rollouts().parameters[:3, 0], [0.25, 0.125, 99.0])
     kept = stored.look(run.folder, "SELECT parameters FROM rollouts WHERE id < 3 ORDER BY id")
-    assert [json.loads(text) for (text,) in kept] == [each.parameters.tolist() for each in asked[:2]]
+    assert [content for (content,) in kept] == [each.parameters.tobytes() for each in asked[:2]]
 
 
 def test_a_policy_needs_rollouts(run):
@@ -268,10 +268,21 @@ def test_folders_with_something_in_them_are_left_alone(run, tmp_path):
 @pytest.mark.parametrize("missing", ["config.json", "rollouts.sqlite"])
 def test_what_is_no_run_is_not_opened(missing, run, tmp_path):
     (run.folder / missing).unlink()
-    with pytest.raises(hpsde.FileFormatError, match=f"is not the folder of a run: it has no {missing}"):
+    with pytest.raises(hpsde.FileFormatError, match=rf"of a run, .*, but no {missing}, which .* backup"):
         hpsde.Run.open(run.folder)
     with pytest.raises(hpsde.FileFormatError, match="is not the folder of a run"):
         hpsde.Run.open(tmp_path / "nothing")
+
+
+def test_a_configuration_of_the_same_words_stands_in_for_one_that_is_lost(run, tmp_path):
+    """As the message about a database without one says."""
+    run.ask(CONTEXTS)
+    run.tell(1, 0.5)
+    (run.folder / "config.json").unlink()
+    stored.create(tmp_path / "again").close()
+    (tmp_path / "again/config.json").rename(run.folder / "config.json")
+    with hpsde.Run.open(run.folder) as again:
+        assert (again.status().done, again.ask(CONTEXTS)[0].id) == (1, 7)
 
 
 # One at a time

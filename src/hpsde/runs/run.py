@@ -243,7 +243,7 @@ class Run(Ledger):
     def learn_step(self, more: Callable[[HierarchicalPolicy], dict[str, Any]] | None = None) -> dict[str, Any]:
         """Learn from all that was told since the last step; its record, with `more` of the policy. Needs the lock."""
         learner, started = self.learner(), time.perf_counter()
-        new = self.store.rows("status != 'asked' AND step IS NULL")
+        new = self.store.new_rows()
         returns = new.returns[new.status == "done"]
         with self._forgetting():
             with self._doubting_the_state():
