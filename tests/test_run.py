@@ -6,6 +6,8 @@ import json
 import os
 import threading
 import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +21,7 @@ from handmade import DOUBTS, by_hand
 from hpsde import _archive
 from hpsde.runs import lock as lock_module
 from hpsde.runs import run as run_module
+from hpsde.runs.backup import check
 from hpsde.runs.export import export
 from hpsde.runs.lock import RunLock
 
@@ -305,6 +308,8 @@ def test_while_a_run_is_running_others_are_refused_but_may_look(run):
                 for attempt in tries.values():
                     with pytest.raises(hpsde.RunLockedError, match=f"process {os.getpid()}"):
                         attempt()
+            with ThreadPoolExecutor(1) as pool, pytest.raises(hpsde.RunLockedError, match="running its rollouts"):
+                pool.submit(run.ask, [0.5]).result()
         return stored.noisy_ridges(contexts, parameters, seeds)
 
     run.learn(stored.make_task(busy), rollouts=192, progress=False)
@@ -326,6 +331,29 @@ def test_ask_waits_for_one_who_asks(run):
     assert run.lock.holder()["purpose"] == "ask"
     assert run.ask(CONTEXTS)[0].id == 1
     thread.join()
+
+
+def test_threads_share_a_run(run):
+    """They ask and tell as they like: no number is given twice, and nothing told is lost."""
+    told = {}
+
+    def work(thread):
+        for number in range(6):
+            asked = run.ask(CONTEXTS[: 1 + number % 3])
+            run.status()
+            for each in asked:
+                value = float(100 * thread + number)
+                run.tell(each.id, value)
+                assert told.setdefault(each.id, value) == value
+
+    with warnings.catch_warnings(), ThreadPoolExecutor(4) as pool:
+        warnings.simplefilter("ignore", hpsde.FarReturnWarning)
+        list(pool.map(work, range(4)))
+    rows = run.rollouts()
+    assert sorted(told) == rows.id.tolist() == list(range(1, 49))
+    assert dict(zip(rows.id.tolist(), rows.returns.tolist(), strict=True)) == told
+    assert run.store.position() == (48, 24, 0)
+    assert check(run)["wrong"] == []
 
 
 def test_one_who_does_not_let_go_is_named(run, monkeypatch):

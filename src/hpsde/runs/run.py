@@ -54,6 +54,7 @@ class Run(Ledger):
     """A durable run: rollouts are asked for and told by number, in any order, from any process, after any crash.
 
     `Run.create` makes one, `Run.open` opens it again. What was asked and told is on disk before the call returns.
+    Threads may share it: one at a time asks or learns, and all may tell.
     """
 
     def __init__(self, folder: Path, config: RunConfig, task: Any = None):
