@@ -371,6 +371,20 @@ def test_damaged_totals_are_counted_anew(closed):
     assert stored.look(closed.parent, "SELECT done, asked FROM totals") == [(61, 49)]
 
 
+def test_totals_and_a_row_that_are_damaged_are_an_error(closed):
+    """What the totals would be counted from is no number, which only a table that is not strict takes."""
+    schema = "PRAGMA writable_schema = ON; UPDATE sqlite_master SET sql = '{}' WHERE name = 'rollouts'"
+    strict = STATEMENTS[0].replace("'", "''")
+    stored.change(closed.parent, schema.format(strict.replace(" STRICT", "")))
+    stored.change(closed.parent, "UPDATE rollouts SET ask = 'x' WHERE id = 7; UPDATE totals SET done = done + 1")
+    stored.change(closed.parent, schema.format(strict))
+    with (
+        closing(Store(closed, 2, 3)) as store,
+        pytest.raises(FileFormatError, match="a rollout has a value that its column cannot have"),
+    ):
+        store.totals()
+
+
 def test_totals_are_those_of_the_rows(path, filled):
     """After asking, telling, a learning step, a correction of the best return, an import, and failures tried again."""
     tell(filled, [71], 9.0)

@@ -154,8 +154,7 @@ class StoreReader:
     def returns(self) -> np.ndarray:
         """All returns told so far."""
         with self.reading() as connection:
-            found = connection.execute("SELECT \"return\" FROM rollouts WHERE status = 'done'").fetchall()
-        return np.array([value for (value,) in found], dtype=float)
+            return np.array(read_columns(connection, "rollouts", "status = 'done'")["return"], dtype=float)
 
     # Learning steps and events
 

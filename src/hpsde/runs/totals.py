@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from hpsde.errors import FileFormatError
 from hpsde.runs.checksums import checksum, wrong_rows
 from hpsde.runs.schema import NEW, TABLES, quoted
 
@@ -91,11 +92,14 @@ def count_totals(connection: sqlite3.Connection) -> Totals:
     lowest, highest = connection.execute(
         'SELECT min("return"), max("return") FROM rollouts WHERE status = \'done\''
     ).fetchone()
+    asks = one("SELECT coalesce(max(ask), 0) FROM rollouts")
+    if not isinstance(asks, int) or not all(isinstance(value, float | None) for value in (lowest, highest)):
+        raise FileFormatError("a rollout has a value that its column cannot have. Restore the backup")
     return Totals(
         **{status: by_status.get(status, 0) for status in ("asked", "done", "failed")},
         new_done=new.get("done", 0),
         new_failed=new.get("failed", 0),
-        asks=one("SELECT coalesce(max(ask), 0) FROM rollouts"),
+        asks=asks,
         steps=one("SELECT count(*) FROM steps"),
         events=one("SELECT count(*) FROM events"),
         lowest=lowest,
