@@ -86,11 +86,13 @@ class Store(StoreReader):
         """One transaction."""
         with self._turn, storage_errors(self.path):
             self._connection.execute("BEGIN IMMEDIATE")
+            known = len(self._events)
             try:
                 yield self._connection
                 self._connection.execute("COMMIT")
                 self._check_place()
             except BaseException:
+                del self._events[known:]  # those of a transaction that was taken back never were
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
