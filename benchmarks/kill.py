@@ -1,6 +1,10 @@
 """Runs killed by SIGKILL at random moments and resumed: what is lost, and is the policy the same to the bit?
 
     python benchmarks/kill.py --runs 50
+    python benchmarks/kill.py --kills 1000     # of runs that are as short as can be
+
+With `--kills` runs follow one another until so many kills have been done. Each is of contextual REPS with 40 rollouts,
+so that starting it is most of what it costs.
 
 One run is left alone. Each of the others is started as `hpsde run`, killed after a random time, resumed, killed
 again, and so on until it reaches its end. Every evaluation of the return function is noted in a file of its own,
@@ -43,21 +47,24 @@ def value(contexts, parameters, seeds):
 '''
 RUN = [
     *("run", "returns.py:value", "--context", "uniform(0, 2)", "--initial", "uniform(-1, 1)", "--batched"),
-    *("--rollouts", "200", "--initial-rollouts", "100", "--batch", "25", "--max-options", "4", "--chunk", "5"),
-    *("--quiet", "--seed", "7", "--out", "run"),
+    *("--chunk", "5", "--quiet", "--seed", "7", "--out", "run"),
 ]
+WHOLE = ["--rollouts", "200", "--initial-rollouts", "100", "--batch", "25", "--max-options", "4"]
+SHORT = ["--rollouts", "40", "--initial-rollouts", "20", "--batch", "10", "--method", "creps"]
 
 
 def main() -> int:
     """Kill and resume, then compare; 0 if nothing was lost and all policies are the same."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=50)
+    parser.add_argument("--kills", type=int, default=None, help="in place of --runs: short runs, so many kills in all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2, help="so many runs at the same time")
     parser.add_argument("--workers", type=int, default=None, help="evaluate in so many processes")
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results" / "kill.json")
     chosen = parser.parse_args()
     extra = [] if chosen.workers is None else ["--workers", str(chosen.workers)]
+    words = [*RUN, *(WHOLE if chosen.kills is None else SHORT)]
     with tempfile.TemporaryDirectory() as scratch:
         base = Path(scratch)
         environment = os.environ | {
@@ -67,10 +74,10 @@ def main() -> int:
             "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
         }
         prepare(base / "compile")
-        start(base / "compile", [*RUN, *extra], environment).wait()
+        start(base / "compile", [*words, *extra], environment).wait()
         prepare(base / "whole")
         started = time.monotonic()
-        assert start(base / "whole", [*RUN, *extra], environment).wait() == 0
+        assert start(base / "whole", [*words, *extra], environment).wait() == 0
         seconds = time.monotonic() - started
         wanted = digest(base / "whole")
         print(f"a run takes {seconds:.1f} s; policy {wanted[:12]}", flush=True)
@@ -81,24 +88,31 @@ def main() -> int:
             while not row["kills"]:  # one that came to its end before it was killed does not count
                 shutil.rmtree(folder, ignore_errors=True)
                 prepare(folder)
-                row = torture(folder, extra, environment, generator, seconds)
+                row = torture(folder, words, extra, environment, generator, seconds)
             row["same_policy"] = digest(folder) == wanted
+            shutil.rmtree(folder)
             print(f"run {number}: {json.dumps(row)}", flush=True)
             return row
 
+        rows: list[dict[str, int]] = []
         with ThreadPoolExecutor(chosen.jobs) as pool:
-            rows = list(pool.map(one, range(chosen.runs)))
+            while len(rows) < chosen.runs if chosen.kills is None else count(rows, "kills") < chosen.kills:
+                left = chosen.runs - len(rows) if chosen.kills is None else chosen.jobs
+                rows += pool.map(one, range(len(rows), len(rows) + left))
     summary = {
         "runs": len(rows),
-        "kills": sum(row["kills"] for row in rows),
-        "told_lost": sum(row["told_lost"] for row in rows),
-        "evaluated_twice_though_told": sum(row["evaluated_twice_though_told"] for row in rows),
-        "identical_policies": sum(row["same_policy"] for row in rows),
+        **{name: count(rows, name) for name in ("kills", "told_lost", "evaluated_twice_though_told")},
+        "identical_policies": count(rows, "same_policy"),
     }
     print(json.dumps(summary))
     chosen.results.write_text(json.dumps(summary, indent=2) + "\n")
     good = summary["identical_policies"] == len(rows) and not summary["told_lost"]
     return 0 if good and not summary["evaluated_twice_though_told"] else 1
+
+
+def count(rows: list[dict[str, int]], name: str) -> int:
+    """The sum over all runs."""
+    return sum(row[name] for row in rows)
 
 
 def prepare(folder: Path) -> None:
@@ -115,13 +129,18 @@ def start(folder: Path, arguments: list[str], environment: dict[str, str]) -> su
 
 
 def torture(
-    folder: Path, extra: list[str], environment: dict[str, str], generator: random.Random, seconds: float
+    folder: Path,
+    words: list[str],
+    extra: list[str],
+    environment: dict[str, str],
+    generator: random.Random,
+    seconds: float,
 ) -> dict[str, int]:
-    """Kill and resume a run until it is done; how often, and what was lost."""
+    """Kill and resume a run, made with these words, until it is done; how often, and what was lost."""
     kills, lost, twice, told = 0, 0, 0, {}
     while True:
         arguments = (
-            ["resume", "run", "--quiet", *extra] if (folder / "run" / "config.json").exists() else [*RUN, *extra]
+            ["resume", "run", "--quiet", *extra] if (folder / "run" / "config.json").exists() else [*words, *extra]
         )
         if arguments[0] == "run" and (folder / "run").exists():
             shutil.rmtree(folder / "run")  # killed before there was a run

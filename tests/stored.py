@@ -8,6 +8,10 @@ import numpy as np
 
 import hpsde
 import small
+from hpsde.runs.checksums import checksums
+from hpsde.runs.rows import read_unchecked
+from hpsde.runs.schema import TABLES
+from hpsde.runs.totals import count_totals, write_totals
 from hpsde.tasks.task import task_from_function
 
 SIZES = {"rollouts": 192, "initial_rollouts": 128, "batch": 32, "max_options": 4}
@@ -76,6 +80,16 @@ def change(folder, *statements):
     with closing(sqlite3.connect(folder / "rollouts.sqlite", isolation_level=None)) as connection:
         for statement in statements:
             connection.executescript(statement)
+
+
+def sign(folder):
+    """What one does who changes the database and knows of its checksums and totals."""
+    with closing(sqlite3.connect(folder / "rollouts.sqlite", isolation_level=None)) as connection:
+        for table, columns in TABLES.items():
+            found = read_unchecked(connection, table)
+            sums = zip(checksums(table, found), found[next(iter(columns))], strict=True)
+            connection.executemany(f"UPDATE {table} SET checksum = ? WHERE rowid = ?", list(sums))
+        write_totals(connection, count_totals(connection))
 
 
 def sound(folder):

@@ -1,6 +1,8 @@
 """Copies of a run that goes on, and whether a run is whole."""
 
 import json
+import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import stored
 from hpsde.cli import main
 from hpsde.errors import InputError
 from hpsde.runs.backup import backup, check
+from hpsde.runs.totals import read_totals, write_totals
 
 
 @pytest.fixture(scope="module")
@@ -58,11 +61,17 @@ def test_by_the_command_line(learned, tmp_path, capsys):
 
 
 def damaged_row(copy):
-    stored.change(copy, "UPDATE rollouts SET context = '[1.0, 2.0]' WHERE id = 7")
+    stored.change(copy, "UPDATE rollouts SET context = x'00' WHERE id IN (7, 9)")
 
 
 def damaged_step(copy):
     stored.change(copy, "UPDATE steps SET record = 'nothing'")
+
+
+def damaged_totals(copy):
+    with closing(sqlite3.connect(copy / "rollouts.sqlite", isolation_level=None)) as connection:
+        totals = read_totals(connection)
+        write_totals(connection, totals._replace(done=totals.done + 1))
 
 
 def damaged_policy(copy):
@@ -80,8 +89,9 @@ def damaged_page(copy):
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (damaged_row, "context of rollout 7 is damaged"),
-        (damaged_step, "the record of a learning step is damaged"),
+        (damaged_row, "rollout 9 does not fit its checksum"),
+        (damaged_step, "learning step 1 does not fit its checksum"),
+        (damaged_totals, "totals says done otherwise than the rows do"),
         (damaged_policy, "policy.npz"),
         (damaged_page, "rollouts.sqlite is damaged"),
     ],
@@ -94,6 +104,27 @@ def test_damage_is_found(learned, tmp_path, capsys, damage, words):
     out, err = capsys.readouterr()
     assert any(words in line for line in json.loads(out)["wrong"])
     assert "is damaged in" in err
+
+
+def test_export_leaves_out_what_is_damaged(learned, tmp_path, capsys):
+    with hpsde.Run.open(learned) as run:
+        backup(run, tmp_path / "copy")
+    damaged_row(tmp_path / "copy")
+    assert main(["export", str(tmp_path / "copy"), "--out", str(tmp_path / "table.csv")]) == 0
+    assert "2 damaged rollouts were left out: 7, 9" in capsys.readouterr().err
+    ids = [line.split(",")[0] for line in (tmp_path / "table.csv").read_text().splitlines()[1:]]
+    assert ids == [str(i) for i in range(1, 161) if i not in (7, 9)]
+
+
+def test_check_names_every_damaged_row(learned, tmp_path):
+    with hpsde.Run.open(learned) as run:
+        backup(run, tmp_path / "copy")
+    damaged_row(tmp_path / "copy")
+    damaged_step(tmp_path / "copy")
+    with hpsde.Run.open(tmp_path / "copy") as run:
+        wrong = check(run)["wrong"]
+    for name in ("rollout 7", "rollout 9", "learning step 1"):
+        assert sum(f"{name} does not fit its checksum" in line for line in wrong) == 1
 
 
 def test_a_whole_run_has_no_fault(learned):

@@ -11,7 +11,8 @@ import hpsde
 import small
 import stored
 from hpsde.cli import main
-from hpsde.runs.far_returns import far_returns
+from hpsde.runs.backup import check
+from hpsde.runs.far_returns import far_returns, may_be_far
 from hpsde.runs.run import Asked
 
 WRONG = 1000.0
@@ -255,17 +256,6 @@ def test_another_process_notices_a_correction(folder):
         assert other.learner().rollouts.returns[4] == right_return(run)
 
 
-def test_runs_of_the_version_before_are_corrected_too(folder):
-    stored.change(folder, "DROP TABLE events", "PRAGMA user_version = 2")
-    with hpsde.Run.open(folder) as run:
-        assert run.status().events == ()
-        run.correct(5, right_return(run))
-        assert [event.kind for event in run.store.events()] == ["corrected", "relearned"]
-    assert stored.look(folder, "PRAGMA user_version") == [(3,)]
-    with hpsde.Run.open(folder) as run:
-        assert run.status().events[0]["rollout"] == 5
-
-
 def test_a_run_of_a_task_is_corrected_and_resumed(tmp_path):
     """Tables of learning steps are written anew, the result at the next end."""
     with stored.create(tmp_path / "run", rollouts=160) as run:
@@ -335,6 +325,21 @@ def test_few_runs_are_warned_of_falsely(draw, most):
     assert np.mean(warned) <= most
 
 
+def test_extremes_rule_out_what_is_not_far():
+    """Whatever is far may be far by the extremes; returns that rise step by step may not."""
+    generator = np.random.default_rng(0)
+    ruled_out = 0
+    for _ in range(300):
+        before = generator.standard_t(1.5, size=int(generator.integers(10, 40)))
+        told = before.mean() + generator.normal(0.0, 20.0, 3)
+        possible = may_be_far(before.min(), before.max(), told)
+        assert possible or not far_returns(before, told).any()
+        ruled_out += not possible
+    assert ruled_out > 100
+    assert not may_be_far(0.0, 1.0, np.array([2.0]))
+    assert not may_be_far(1.0, 1.0, np.array([1000.0]))  # as `far_returns`, where all are alike
+
+
 def test_few_or_equal_returns_say_nothing_of_the_next():
     assert not far_returns(np.arange(9.0), np.array([1000.0])).any()
     assert not far_returns(np.zeros(50), np.array([1.0])).any()  # the first success
@@ -342,12 +347,30 @@ def test_few_or_equal_returns_say_nothing_of_the_next():
     assert far_returns(np.arange(10.0), np.array([1000.0, 900.0])).all()
 
 
-def test_a_table_of_somebody_else_by_that_name_is_left_alone(tmp_path):
-    with stored.create(tmp_path / "run") as run:
-        run.ask(small.draw_contexts(0, 2, 1))
-        run.tell(1, 1.0)
-    stored.change(tmp_path / "run", "DROP TABLE events", "CREATE TABLE events (mine)", "PRAGMA user_version = 2")
-    with hpsde.Run.open(tmp_path / "run") as run:
-        with pytest.raises(hpsde.FileFormatError, match="events"):
-            run.correct(1, 2.0)
-        assert run.rollouts().returns[0] == 1.0
+# Damaged rows
+
+
+def test_a_damaged_rollout_can_be_dropped(run):
+    run.ask(small.draw_contexts(0, 6, 1))
+    run.tell([1, 2, 3], [1.0, 2.0, 3.0])
+    stored.change(
+        run.folder, 'UPDATE rollouts SET "return" = 9.0 WHERE id = 2', "UPDATE rollouts SET seed = 5 WHERE id = 4"
+    )
+    for number in (2, 4):
+        with pytest.raises(hpsde.FileFormatError, match=rf"rollout {number} does .*hpsde correct RUN {number} --drop"):
+            run.store.rows_of([number])
+        with pytest.raises(hpsde.FileFormatError, match=f"rollout {number} does not fit its checksum"):
+            run.correct(number, 2.5)
+        run.correct(number, drop=True)
+    assert run.rollouts().status.tolist() == ["done", "failed", "done", "failed", "asked", "asked"]
+    assert run.store.counts() == {"asked": 2, "done": 2, "failed": 2}
+    assert check(run)["wrong"] == []
+
+
+def test_a_rollout_that_is_damaged_beyond_that_is_not(run):
+    run.ask(small.draw_contexts(0, 6, 1))
+    run.tell([1, 2, 3], [1.0, 2.0, 3.0])
+    stored.change(run.folder, "UPDATE rollouts SET parameters = x'00' WHERE id = 2")
+    with pytest.raises(hpsde.FileFormatError, match="parameters of rollout 2 has 1 bytes"):
+        run.correct(2, drop=True)
+    assert run.store.events() == []

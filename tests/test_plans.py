@@ -83,6 +83,7 @@ def test_plans_are_not_changed_while_the_run_is_running(run):
 def test_damaged_changes_are_refused(content, run):
     run.set(kappa=2.0)
     stored.change(run.folder, f"UPDATE events SET content = '{content}'")
+    stored.sign(run.folder)
     with pytest.raises(hpsde.FileFormatError, match="an event is damaged"):
         hpsde.Run.open(run.folder)
 

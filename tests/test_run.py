@@ -6,6 +6,8 @@ import json
 import os
 import threading
 import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +21,7 @@ from handmade import DOUBTS, by_hand
 from hpsde import _archive
 from hpsde.runs import lock as lock_module
 from hpsde.runs import run as run_module
+from hpsde.runs.backup import check
 from hpsde.runs.export import export
 from hpsde.runs.lock import RunLock
 
@@ -38,7 +41,7 @@ def test_asked_rollouts_are_on_disk_before_ask_returns(run):
     found = stored.look(run.folder, "SELECT ask, status, option, policy, seed, parameters FROM rollouts ORDER BY id")
     assert [row[:4] for row in found] == [(1, "asked", -1, 0)] * 6 + [(2, "asked", -1, 0)] * 2
     assert [row[4] for row in found[:6]] == [each.seed for each in asked]
-    assert [json.loads(row[5]) for row in found[:6]] == [each.parameters.tolist() for each in asked]
+    assert [row[5] for row in found[:6]] == [each.parameters.tobytes() for each in asked]
     assert len({each.seed for each in asked}) == 6
 
 
@@ -213,7 +216,7 @@ def test_other_parameters_than_asked_are_learned_from(run):
     run.tell(3, failed="fell", parameters=[99.0])  # it failed: what was run need not be possible
     np.testing.assert_array_equal(run.rollouts().parameters[:3, 0], [0.25, 0.125, 99.0])
     kept = stored.look(run.folder, "SELECT parameters FROM rollouts WHERE id < 3 ORDER BY id")
-    assert [json.loads(text) for (text,) in kept] == [each.parameters.tolist() for each in asked[:2]]
+    assert [content for (content,) in kept] == [each.parameters.tobytes() for each in asked[:2]]
 
 
 def test_a_policy_needs_rollouts(run):
@@ -268,10 +271,21 @@ def test_folders_with_something_in_them_are_left_alone(run, tmp_path):
 @pytest.mark.parametrize("missing", ["config.json", "rollouts.sqlite"])
 def test_what_is_no_run_is_not_opened(missing, run, tmp_path):
     (run.folder / missing).unlink()
-    with pytest.raises(hpsde.FileFormatError, match=f"is not the folder of a run: it has no {missing}"):
+    with pytest.raises(hpsde.FileFormatError, match=rf"of a run, .*, but no {missing}, which .* backup"):
         hpsde.Run.open(run.folder)
     with pytest.raises(hpsde.FileFormatError, match="is not the folder of a run"):
         hpsde.Run.open(tmp_path / "nothing")
+
+
+def test_a_configuration_of_the_same_words_stands_in_for_one_that_is_lost(run, tmp_path):
+    """As the message about a database without one says."""
+    run.ask(CONTEXTS)
+    run.tell(1, 0.5)
+    (run.folder / "config.json").unlink()
+    stored.create(tmp_path / "again").close()
+    (tmp_path / "again/config.json").rename(run.folder / "config.json")
+    with hpsde.Run.open(run.folder) as again:
+        assert (again.status().done, again.ask(CONTEXTS)[0].id) == (1, 7)
 
 
 # One at a time
@@ -294,6 +308,8 @@ def test_while_a_run_is_running_others_are_refused_but_may_look(run):
                 for attempt in tries.values():
                     with pytest.raises(hpsde.RunLockedError, match=f"process {os.getpid()}"):
                         attempt()
+            with ThreadPoolExecutor(1) as pool, pytest.raises(hpsde.RunLockedError, match="running its rollouts"):
+                pool.submit(run.ask, [0.5]).result()
         return stored.noisy_ridges(contexts, parameters, seeds)
 
     run.learn(stored.make_task(busy), rollouts=192, progress=False)
@@ -315,6 +331,29 @@ def test_ask_waits_for_one_who_asks(run):
     assert run.lock.holder()["purpose"] == "ask"
     assert run.ask(CONTEXTS)[0].id == 1
     thread.join()
+
+
+def test_threads_share_a_run(run):
+    """They ask and tell as they like: no number is given twice, and nothing told is lost."""
+    told = {}
+
+    def work(thread):
+        for number in range(6):
+            asked = run.ask(CONTEXTS[: 1 + number % 3])
+            run.status()
+            for each in asked:
+                value = float(100 * thread + number)
+                run.tell(each.id, value)
+                assert told.setdefault(each.id, value) == value
+
+    with warnings.catch_warnings(), ThreadPoolExecutor(4) as pool:
+        warnings.simplefilter("ignore", hpsde.FarReturnWarning)
+        list(pool.map(work, range(4)))
+    rows = run.rollouts()
+    assert sorted(told) == rows.id.tolist() == list(range(1, 49))
+    assert dict(zip(rows.id.tolist(), rows.returns.tolist(), strict=True)) == told
+    assert run.store.position() == (48, 24, 0)
+    assert check(run)["wrong"] == []
 
 
 def test_one_who_does_not_let_go_is_named(run, monkeypatch):

@@ -191,6 +191,7 @@ def test_a_database_that_is_older_than_the_state_is_refused(learned, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(learned, folder)
     stored.change(folder, "DELETE FROM rollouts WHERE id > 64; UPDATE rollouts SET step = NULL; DELETE FROM steps")
+    stored.sign(folder)
     with hpsde.Run.open(folder) as run:
         with pytest.raises(hpsde.FileFormatError, match=r"is older than learner.npz: it has 0 .* had made 1"):
             run.ask(small.draw_contexts(1, 1, 1))
@@ -256,6 +257,7 @@ def test_rollouts_that_contradict_the_steps_are_refused(statement, message, lear
     folder = tmp_path / "run"
     shutil.copytree(learned, folder)
     stored.change(folder, statement)
+    stored.sign(folder)
     with hpsde.Run.open(folder) as run, pytest.raises(hpsde.FileFormatError, match=message):
         run.ask(small.draw_contexts(2, 32, 1))
     assert stored.sound(folder)

@@ -2,7 +2,7 @@
 
 import resource
 import sqlite3
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 
 import numpy as np
@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 import stored
 from hpsde import AskTellError, FileFormatError, StorageError
 from hpsde.ask_tell import Proposal
-from hpsde.runs import store as module
+from hpsde.runs import database_errors
 from hpsde.runs.export import table
-from hpsde.runs.store import COLUMNS, SCHEMA, Store
+from hpsde.runs.schema import COLUMNS, STATEMENTS, TABLES
+from hpsde.runs.store import Store
+from hpsde.runs.totals import count_totals
 
 
 def add(store, count=5, seed=0, policy=0):
@@ -65,7 +67,7 @@ def test_database_is_durable_and_says_what_it_is(path, store):
         name: store._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")
     }
     assert settings == {"journal_mode": "wal", "synchronous": 2}
-    assert stored.look(path.parent, "PRAGMA user_version") == [(3,)]
+    assert stored.look(path.parent, "PRAGMA user_version") == [(4,)]
     assert path.read_bytes()[68:72] == b"HPSD"
 
 
@@ -105,7 +107,7 @@ def test_what_was_told_is_there_for_others(path, store):
     assert [row[:5] for row in found] == [
         (2, "done", -3.25, None, None),
         (4, "failed", None, "motor fault", None),
-        (5, "done", 1.0, None, "[0.1, 0.2, 0.3]"),
+        (5, "done", 1.0, None, np.array([0.1, 0.2, 0.3]).tobytes()),
     ]
     for row in found:
         assert datetime.fromisoformat(row[5]) <= datetime.fromisoformat(row[6])
@@ -159,7 +161,7 @@ def test_rollouts_have_the_number_of_their_option(path, store):
     wanted = [0] * 4 + [[1, 4, 2][o] for o in first.option] + [[4, 1, 9][o] for o in second.option]
     assert store.rows().number.tolist() == wanted
     assert store.rows("policy = 2").number.tolist() == wanted[34:]
-    columns = table(store)
+    columns, _ = table(store)
     assert columns["number"] == wanted
     assert columns["option"] == [-1] * 4 + [*first.option, *second.option]
     assert list(columns).index("number") == list(columns).index("option") + 1
@@ -178,24 +180,6 @@ def test_rollouts_of_one_ask_may_be_of_several_policies(store):
     np.testing.assert_array_equal(rows.number, [7, 0, 3, 0, 7])
     np.testing.assert_array_equal(rows.log_density, proposal.log_density)
     assert store.rows("policy = 1").id.tolist() == [5, 7, 9]
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_older_databases_are_read_and_gone_on_with(version, path, filled):
-    """They have no events. Records without numbers: an option is called by its place."""
-    filled.close()
-    stored.change(path.parent, "DROP TABLE events", f"PRAGMA user_version = {version}")
-    with closing(Store(path, 2, 3)) as store:
-        rows = store.rows()
-        np.testing.assert_array_equal(rows.number, rows.option + 1)
-        tell(store, range(71, 121))
-        assert store.events() == []
-        assert stored.look(path.parent, "PRAGMA user_version") == [(version,)]
-        store.add_step(2, np.arange(41, 121), {"numbers": [3], "born": [3], "died": []})
-    assert stored.look(path.parent, "PRAGMA user_version") == [(3,)]
-    with closing(Store(path, 2, 3)) as store:
-        np.testing.assert_array_equal(store.rows().number, rows.number)
-        assert store.events() == []
 
 
 def test_only_failures_that_nothing_was_learned_since_are_opened_again(filled):
@@ -257,7 +241,7 @@ def test_a_database_that_cannot_be_written_is_an_error(filled):
 
 
 def test_another_writer_that_does_not_end_is_an_error(path, monkeypatch):
-    monkeypatch.setattr(module, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(database_errors, "BUSY_SECONDS", 0.05)
     with closing(Store(path, 2, 3)) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StorageError, match=r"another process has been writing to it for 0.05 seconds"):
@@ -272,7 +256,9 @@ def test_another_writer_that_does_not_end_is_an_error(path, monkeypatch):
 def read_all(path):
     """All that can be read of a database."""
     with closing(Store(path, 2, 3)) as store:
-        return store.rows(), store.steps(), store.counts(), store.open_ids(), store.new_usable(), store.best_return()
+        rows = [vars(rows) for rows in (store.rows(), store.open_rows(), store.new_rows(), store.used_rows())]
+        told = store.steps(), store.last_step(), store.events(), store.totals(), store.open_ids(), store.first_ids([1])
+        return [{name: array.tobytes() for name, array in each.items()} for each in rows], told, store.table()
 
 
 @pytest.fixture
@@ -282,45 +268,60 @@ def closed(filled, path):
     return path
 
 
-NOT_STRICT = SCHEMA.replace("STRICT", "").replace("CHECK (status IN ('asked', 'done', 'failed'))", "")
+NOT_STRICT = STATEMENTS[0].replace("STRICT", "").replace("CHECK (status IN ('asked', 'done', 'failed'))", "")
 
 
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ("PRAGMA user_version = 4", "has version 4; this hpsde reads versions 1, 2, 3"),
+        ("PRAGMA user_version = 5", "has version 5; this hpsde reads versions 1, 2, 3, 4"),
         ("DROP TABLE events", "its tables are not those of a run"),
+        ("PRAGMA application_id = 1", "is not the database of a run"),
+        ("DROP TABLE steps", "its tables are not those of a run"),
+        ("ALTER TABLE rollouts RENAME COLUMN seed TO seeds", "its tables are not those"),
+        ("DROP INDEX rollouts_open", "its tables are not those"),
+        (f"DROP TABLE rollouts; {NOT_STRICT}", "its tables are not those"),
+        (
+            "CREATE TRIGGER t AFTER UPDATE ON rollouts BEGIN DELETE FROM rollouts; END",
+            "its tables are not those of a run",
+        ),
+        ("DELETE FROM rollouts WHERE id = 7", "119 rollouts were found where there are 120. Restore the backup"),
+        ("DELETE FROM events", "events are not numbered from 1 to 1"),
+        ("DELETE FROM steps", "steps are not numbered from 1 to 1"),
+    ],
+)
+def test_a_database_that_is_none_of_a_run_is_refused(statement, message, closed):
+    stored.change(closed.parent, statement)
+    refuse(closed, message)
+
+
+def refuse(path, message):
+    content = path.read_bytes()
+    with pytest.raises(FileFormatError, match=message) as caught:
+        read_all(path)
+    assert str(path) in str(caught.value)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
         ("UPDATE events SET event = 7", "events are not numbered from 1 to 1"),
         ("UPDATE events SET kind = 'guessed'", "an event is damaged"),
         ("UPDATE events SET content = '[]'", "an event is damaged"),
         ("UPDATE events SET content = '{\"rollout\": 3}'", "an event is damaged"),
         ("UPDATE events SET content = json_set(content, '$.last', -1)", "an event is damaged"),
         (f"UPDATE events SET content = '{'[' * 99999}'", "an event is damaged"),
-        ("PRAGMA application_id = 1", "is not the database of a run"),
-        ("DROP TABLE steps", "its tables are not those of a run"),
-        ("ALTER TABLE rollouts RENAME COLUMN seed TO seeds", "its tables are not those"),
-        ("DROP INDEX rollouts_by_status", "its tables are not those"),
-        (f"DROP TABLE rollouts; DROP TABLE steps; {NOT_STRICT}", "its tables are not those"),
-        (
-            "CREATE TRIGGER t AFTER UPDATE ON rollouts BEGIN DELETE FROM rollouts; END",
-            "its tables are not those of a run",
-        ),
-        ("DELETE FROM rollouts WHERE id = 7", "rollouts are not numbered from 1 to 119"),
-        ("UPDATE rollouts SET id = 9223372036854775807 WHERE id = 120", "rollouts are not numbered from 1 to 120"),
         ("UPDATE steps SET step = 1000000000000", "steps are not numbered from 1 to 1"),
-        ("UPDATE rollouts SET context = '[1]' WHERE id = 7", "context of rollout 7 is damaged"),
-        ("UPDATE rollouts SET context = '[1, NaN]' WHERE id = 7", "context of rollout 7 is damaged"),
-        ("UPDATE rollouts SET parameters = '{}' WHERE id = 7", "parameters of rollout 7 is damaged"),
-        ("UPDATE rollouts SET parameters = '[1, 2, 1e999]' WHERE id = 7", "parameters of rollout 7 is damaged"),
-        ("UPDATE rollouts SET executed = 'x' WHERE id = 7", "parameters of rollout 7 is damaged"),
-        (f"UPDATE rollouts SET executed = '[1, 2, {'9' * 400}]' WHERE id = 7", "parameters of rollout 7 is damaged"),
-        (f"UPDATE rollouts SET executed = '{'[' * 99999}' WHERE id = 7", "parameters of rollout 7 is damaged"),
-        ('UPDATE rollouts SET "return" = NULL WHERE id = 7', "rollout 7 is damaged"),
-        ('UPDATE rollouts SET "return" = 1e300 WHERE id = 7', "rollout 7 is damaged"),
-        ("UPDATE rollouts SET option = 5 WHERE id = 7", "rollout 7 is damaged"),
-        ("UPDATE rollouts SET option = -2 WHERE id = 77", "rollout 77 is damaged"),
-        ("UPDATE rollouts SET policy = -1 WHERE id = 7", "rollout 7 is damaged"),
-        ("UPDATE rollouts SET seed = -1 WHERE id = 7", "rollout 7 is damaged"),
+        ("UPDATE rollouts SET context = x'00' WHERE id = 7", "context of rollout 7 has 1 bytes, not 2 numbers"),
+        (f"UPDATE rollouts SET parameters = x'{'ff' * 24}' WHERE id = 7", "parameters of rollout 7 has .* not finite"),
+        (f"UPDATE rollouts SET executed = x'{'7f' * 24}' WHERE id = 7", "parameters of rollout 7 has .* not finite"),
+        ('UPDATE rollouts SET "return" = NULL WHERE id = 7', "rollout 7 has values that no rollout has"),
+        ('UPDATE rollouts SET "return" = 1e300 WHERE id = 7', "rollout 7 has values"),
+        ("UPDATE rollouts SET option = 5 WHERE id = 7", "rollout 7 has values"),
+        ("UPDATE rollouts SET option = -2 WHERE id = 77", "rollout 77 has values"),
+        ("UPDATE rollouts SET policy = -1 WHERE id = 7", "rollout 7 has values"),
+        ("UPDATE rollouts SET seed = -1 WHERE id = 7", "rollout 7 has values"),
         ("UPDATE steps SET record = '3'", "record of a learning step is damaged"),
         ('UPDATE steps SET record = \'{"ess": "x"}\'', "record of a learning step is damaged"),
         ("UPDATE steps SET record = '{\"options_kept\": Infinity}'", "record of a learning step is damaged"),
@@ -335,13 +336,66 @@ NOT_STRICT = SCHEMA.replace("STRICT", "").replace("CHECK (status IN ('asked', 'd
         (f"UPDATE steps SET record = '{'[' * 99999}'", "record of a learning step is damaged"),
     ],
 )
-def test_a_database_that_is_none_of_a_run_is_refused(statement, message, closed):
+def test_values_that_no_run_has_are_refused_whatever_the_checksums(statement, message, closed):
     stored.change(closed.parent, statement)
-    content = closed.read_bytes()
-    with pytest.raises(FileFormatError, match=message) as caught:
-        read_all(closed)
-    assert str(closed) in str(caught.value)
-    assert closed.read_bytes() == content
+    stored.sign(closed.parent)
+    refuse(closed, message)
+
+
+CHANGED = {"INTEGER": "77", "REAL": "0.125", "TEXT": "'2'", "BLOB": "x'00'"}
+
+
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [
+        (name, column)
+        for name, columns in TABLES.items()
+        if name != "totals"
+        for column in [*columns, "checksum"]
+        if column not in ("id", "step", "event", "status") or (name, column) == ("rollouts", "step")
+    ],
+)
+def test_every_value_of_a_row_is_in_its_checksum(table, column, closed):
+    kind = (TABLES[table] | {"checksum": "INTEGER"})[column].split()[0]
+    stored.change(closed.parent, f'UPDATE {table} SET "{column}" = {CHANGED[kind]} WHERE rowid = 1')
+    name = {"rollouts": "rollout", "steps": "learning step", "events": "event"}[table]
+    refuse(closed, rf"{name} 1 does not fit its checksum. Restore the backup; `hpsde check RUN` lists all damaged rows")
+
+
+def test_damaged_totals_are_counted_anew(closed):
+    before = read_all(closed)
+    stored.change(closed.parent, "UPDATE totals SET done = done + 1")
+    assert read_all(closed) == before
+    with closing(Store(closed, 2, 3)) as store:
+        tell(store, [71])
+    assert stored.look(closed.parent, "SELECT done, asked FROM totals") == [(61, 49)]
+
+
+def test_totals_and_a_row_that_are_damaged_are_an_error(closed):
+    """What the totals would be counted from is no number, which only a table that is not strict takes."""
+    schema = "PRAGMA writable_schema = ON; UPDATE sqlite_master SET sql = '{}' WHERE name = 'rollouts'"
+    strict = STATEMENTS[0].replace("'", "''")
+    stored.change(closed.parent, schema.format(strict.replace(" STRICT", "")))
+    stored.change(closed.parent, "UPDATE rollouts SET ask = 'x' WHERE id = 7; UPDATE totals SET done = done + 1")
+    stored.change(closed.parent, schema.format(strict))
+    with (
+        closing(Store(closed, 2, 3)) as store,
+        pytest.raises(FileFormatError, match="a rollout has a value that its column cannot have"),
+    ):
+        store.totals()
+
+
+def test_totals_are_those_of_the_rows(path, filled):
+    """After asking, telling, a learning step, a correction of the best return, an import, and failures tried again."""
+    tell(filled, [71], 9.0)
+    tell(filled, [72], -9.0)
+    filled.correct(71, None, "dropped", None)
+    filled.add_given(np.zeros((2, 2)), np.zeros((2, 3)), np.array([3.0, 4.0]), 0, "table.csv")
+    filled.add_step(2, np.array([41, 61, 72]), {})
+    filled.reopen_failed()
+    with closing(sqlite3.connect(path)) as other:
+        assert filled.totals() == count_totals(other)
+    assert (filled.totals().lowest, filled.totals().highest) == (-9.0, 4.0)
 
 
 @pytest.mark.parametrize("content", [b"", b"text", b"SQLite format 3\0", b"SQLite format 3\0" + bytes(5000)])
@@ -367,19 +421,30 @@ def test_truncated_databases_are_refused(closed):
 
 @settings(derandomize=True, deadline=None, max_examples=100, database=None)
 @given(data=st.data())
-def test_flipped_bytes_are_found_or_read_as_numbers(whole_file, tmp_path_factory, data):
-    """SQLite has no checksums: what still reads as a database is read. Nothing but our errors comes out."""
+def test_flipped_bytes_end_in_our_errors_alone(whole_file, tmp_path_factory, data):
     content = bytearray(whole_file)
     for _ in range(data.draw(st.integers(1, 8))):
         content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
     path = tmp_path_factory.mktemp("flipped") / "rollouts.sqlite"
     path.write_bytes(bytes(content))
-    try:
-        rows, *_ = read_all(path)
-    except FileFormatError:
-        return
-    assert np.all(np.isfinite(rows.contexts))
-    assert np.all(np.isfinite(rows.returns[rows.status == "done"]))
+    with suppress(FileFormatError):
+        read_all(path)
+
+
+def test_every_flipped_bit_is_noticed_or_changes_nothing(whole_file, tmp_path):
+    path = tmp_path / "rollouts.sqlite"
+    path.write_bytes(whole_file)
+    before, noticed = read_all(path), 0
+    for place in np.random.default_rng(0).integers(0, 8 * len(whole_file), 400).tolist():
+        content = bytearray(whole_file)
+        content[place // 8] ^= 1 << place % 8
+        path.write_bytes(bytes(content))
+        try:
+            assert read_all(path) == before, place
+        except FileFormatError as error:
+            assert str(path) in str(error)  # noqa: PT017 - each is one or the other
+            noticed += 1
+    assert noticed > 100
 
 
 @pytest.fixture(scope="module")
@@ -387,12 +452,15 @@ def whole_file(tmp_path_factory):
     path = tmp_path_factory.mktemp("whole") / "rollouts.sqlite"
     Store.create(path)
     with closing(Store(path, 2, 3)) as store:
-        add(store, 20)
-        tell(store, range(1, 11))
-        store.add_step(1, np.arange(1, 11), {"ess": 12.5})
+        add(store, 60)
+        tell(store, range(1, 41))
+        store.tell((number, None, "motor fault", np.zeros(3)) for number in range(41, 46))
+        store.add_step(1, np.arange(1, 31), {"ess": 12.5, "numbers": [1, 2, 3]})
+        store.correct(40, 2.5, None, "typed 1.5")
+        add(store, 20, policy=1)
     return path.read_bytes()
 
 
 def test_the_columns_are_those_of_the_schema(path):
     found = stored.look(path.parent, "PRAGMA table_info(rollouts)")
-    assert tuple(row[1] for row in found) == COLUMNS
+    assert tuple(row[1] for row in found) == (*COLUMNS, "checksum")

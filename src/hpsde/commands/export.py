@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -12,6 +13,8 @@ import tyro
 @dataclass(frozen=True)
 class Command:
     """Write all rollouts of a run as a table: one line each, one column per number. Prints where.
+
+    Rollouts that are damaged are left out, with a line on standard error.
 
     examples:
       hpsde export runs/robot --to csv
@@ -34,5 +37,8 @@ class Command:
 
         target = self.out or self.folder / f"rollouts.{self.to}"
         with Ledger.open(self.folder) as run:
-            export(run.store, target, self.to)
+            damaged = export(run.store, target, self.to)
         print(target)
+        if damaged:
+            named = ", ".join(map(str, damaged[:20])) + (", ..." if len(damaged) > 20 else "")
+            print(f"hpsde: {len(damaged)} damaged rollouts were left out: {named}", file=sys.stderr)

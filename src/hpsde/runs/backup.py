@@ -10,6 +10,7 @@ from hpsde._plain import open_plain
 from hpsde._replacing import replaced
 from hpsde.errors import HpsdeError, StorageError
 from hpsde.policy_file import load_policy
+from hpsde.runs.faults import faults
 from hpsde.runs.files import write_json
 from hpsde.runs.folder import CONFIG, DATABASE, POLICY, STATE, prepare_folder
 from hpsde.runs.ledger import Ledger
@@ -44,7 +45,7 @@ def check(run: Ledger) -> dict[str, Any]:
     Every page of the database, every row, learning step and event, and the policy. The learner's state
     follows from these: where it is damaged it is made again.
     """
-    wrong = list(run.store.faults())
+    wrong = faults(run.store)
     read: dict[str, Any] = {"rollouts": None, "steps": None, "events": None, "policy": None}
 
     def attempt(name: str, action: Any) -> None:

@@ -7,29 +7,34 @@ import sqlite3
 from typing import Any
 
 from hpsde.errors import AskTellError
+from hpsde.runs.checksums import wrong_rows
 from hpsde.runs.events import CORRECTED, RELEARNED, add_event, no_such_rollout, now
+from hpsde.runs.rows import read_columns, read_rows, read_unchecked, update_rows, write_row
+from hpsde.runs.schema import COLUMNS
+from hpsde.runs.totals import read_totals
 
 
 def correct(
-    connection: sqlite3.Connection, number: int, value: float | None, reason: str | None, why: str | None
+    connection: sqlite3.Connection, number: int, value: float | None, reason: str | None, why: str | None, drop: bool
 ) -> None:
     """Another outcome of a rollout that was told: a return, or the reason why it counts as failed.
 
-    `why` it was corrected goes into the event, with what was there before.
+    `why` it was corrected goes into the event, with what was there before. One that is to `drop` may be damaged.
     """
-    last = int(connection.execute("SELECT coalesce(max(id), 0) FROM rollouts").fetchone()[0])
-    found = connection.execute('SELECT status, "return", reason, step FROM rollouts WHERE id = ?', (number,)).fetchone()
-    if found is None:
+    last = read_totals(connection).rollouts
+    found = read_unchecked(connection, "rollouts", "id = ?", [number])
+    damaged = drop and bool(wrong_rows("rollouts", found))
+    row = {name: found[name][0] for name in COLUMNS} if damaged else read_rows(connection, [number]).get(number)
+    if row is None:
         raise AskTellError(no_such_rollout(number, last))
-    before = dict(zip(("status", "return", "reason"), found, strict=False))
+    before = {name: row[name] for name in ("status", "return", "reason")}
     after = {"status": "done" if reason is None else "failed", "return": value, "reason": reason}
-    step = int(found[3] or 0)
-    _check_correctable(number, before, after)
+    step = int(row["step"] or 0)
+    if not damaged:
+        _check_correctable(number, before, after)
     if step and reason is not None:
         _check_rest(connection, number, step)
-    connection.execute(
-        'UPDATE rollouts SET status = ?, "return" = ?, reason = ? WHERE id = ?', (*after.values(), number)
-    )
+    update_rows(connection, [row], [row | after], recount=damaged)
     content = {"rollout": number, "before": before, "after": after, "reason": why, "step": step, "last": last}
     add_event(connection, CORRECTED, content)
 
@@ -37,13 +42,15 @@ def correct(
 def replace_steps(connection: sqlite3.Connection, records: dict[int, dict[str, Any]]) -> None:
     """Records of learning steps that were done anew. The old ones go into an event; what rollouts cost stays."""
     first = min(records)
-    found = connection.execute("SELECT step, record FROM steps WHERE step >= ? ORDER BY step", (first,)).fetchall()
-    old = {step: json.loads(text) for step, text in found}
+    columns = read_columns(connection, "steps", "step >= ?", [first])
+    steps = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    old = {row["step"]: json.loads(row["record"]) for row in steps}
     add_event(connection, RELEARNED, {"step": first, "records": old})
-    for step, record in records.items():
-        spent = {name: value for name, value in old[step].items() if name == "task_seconds"}
-        values = json.dumps(record | spent, allow_nan=False), now(), step
-        connection.execute("UPDATE steps SET record = ?, ended_at = ? WHERE step = ?", values)
+    for row in steps:
+        spent = {name: value for name, value in old[row["step"]].items() if name == "task_seconds"}
+        text = json.dumps(records[row["step"]] | spent, allow_nan=False)
+        changed = {"step": row["step"], "rollouts": row["rollouts"], "record": text, "ended_at": now()}
+        write_row(connection, "steps", changed)
 
 
 def _check_correctable(number: int, before: dict[str, Any], after: dict[str, Any]) -> None:

@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from hpsde._checks import check_count
 from hpsde._progress import ProgressBar, doubts_marker, progress_bar
 from hpsde.errors import AskTellError, InputError, RolloutsFailedError
 from hpsde.learning import measure, sample_contexts
 from hpsde.policy import HierarchicalPolicy
+from hpsde.runs.arrays import Rows
 from hpsde.runs.events import added_count
 from hpsde.runs.executors import Executor, make_executor
 from hpsde.runs.iterations import write_iterations
@@ -22,7 +25,6 @@ from hpsde.runs.jobs import Job, Outcome
 from hpsde.runs.making import stored_problem
 from hpsde.runs.run import Run
 from hpsde.runs.signals import stopped_by_signals
-from hpsde.runs.store import Rows
 from hpsde.tasks.task import check_task
 
 MAX_FAILURES = 20
@@ -105,7 +107,7 @@ class _Loop:
         while not self.interrupted():
             counts = self.run.store.counts()
             if counts["asked"]:
-                self.evaluate(self.run.store.rows("status = 'asked'"))
+                self.evaluate(self.run.store.open_rows())
             elif counts["done"] >= 2 and self.run.store.new_usable():
                 self.learn()
             elif sum(counts.values()) - self.added < self.run.config.rollouts and not self.is_done():
@@ -121,10 +123,10 @@ class _Loop:
 
     def is_done(self) -> bool:
         """Whether nothing is left to gain; who wants more rollouts than were planned gets them all the same."""
-        config, steps = self.run.config, self.run.store.steps()
-        if not steps or config.rollouts > self.run.made_with.rollouts:
+        config, last = self.run.config, self.run.store.last_step()
+        if last is None or config.rollouts > self.run.made_with.rollouts:
             return False
-        left = steps[-1].get("to_gain")
+        left = last.get("to_gain")
         return isinstance(left, float) and left <= config.tolerance
 
     def ask(self, counts: dict[str, int]) -> None:
@@ -137,9 +139,9 @@ class _Loop:
 
     def evaluate(self, rows: Rows) -> None:
         """Have rollouts evaluated, and store every outcome as it comes."""
-        counts = self.run.store.counts()
+        counts, first_ids = self.run.store.counts(), self.run.store.first_ids(np.unique(rows.ask).tolist())
         self.show(counts, min(len(rows), self.executor.workers * self.run.config.chunk))
-        for outcome in self.executor.run(_jobs(rows, self.run.store.first_ids(), self.run.config.chunk)):
+        for outcome in self.executor.run(_jobs(rows, first_ids, self.run.config.chunk)):
             self.run.store.tell(
                 (number, None if reason else float(value), reason, None)
                 for number, value, reason in zip(outcome.ids, outcome.returns, outcome.reasons, strict=True)

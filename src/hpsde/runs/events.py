@@ -16,17 +16,9 @@ from typing import Any
 import numpy as np
 
 from hpsde.rollouts import GIVEN, REPLACED
+from hpsde.runs.rows import write_row
+from hpsde.runs.totals import read_totals, write_totals
 
-VERSION = 3
-"""Of the database; since this one it has events."""
-SCHEMA = """
-CREATE TABLE events (
-    event   INTEGER PRIMARY KEY,
-    at      TEXT NOT NULL,
-    kind    TEXT NOT NULL,
-    content TEXT NOT NULL
-) STRICT;
-"""
 CORRECTED, RELEARNED, ADDED, EXTENDED, SET = "corrected", "relearned", "added", "extended", "set"
 # The whole numbers that the content of an event must have.
 _NUMBERS: dict[str, tuple[str, ...]] = {
@@ -106,17 +98,12 @@ def outdated_from(events: Sequence[Event]) -> int | None:
     return min(steps, default=None)
 
 
-def migrate(connection: sqlite3.Connection) -> None:
-    """A database of version 1, whose records had no lists, or 2, without events, becomes one of this version."""
-    if connection.execute("PRAGMA user_version").fetchone()[0] < VERSION:
-        connection.execute(SCHEMA)
-        connection.execute(f"PRAGMA user_version = {VERSION}")
-
-
 def add_event(connection: sqlite3.Connection, kind: str, content: dict[str, Any]) -> None:
     """Write an event, within the transaction of what it tells of."""
-    text = json.dumps(content, allow_nan=False)
-    connection.execute("INSERT INTO events (at, kind, content) VALUES (?, ?, ?)", (now(), kind, text))
+    totals = read_totals(connection)
+    row = {"event": totals.events + 1, "at": now(), "kind": kind, "content": json.dumps(content, allow_nan=False)}
+    write_row(connection, "events", row)
+    write_totals(connection, totals._replace(events=totals.events + 1))
 
 
 def no_such_rollout(number: int, last: int) -> str:

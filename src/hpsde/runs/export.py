@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import csv
-import json
 from pathlib import Path
 from typing import Any
 
 from hpsde.errors import InputError, StorageError
 from hpsde.runs.files import replacing
 from hpsde.runs.folder import FILES
+from hpsde.runs.schema import COLUMNS
 from hpsde.runs.store import Store
 
 FORMATS = ("csv", "parquet")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def export(store: Store, path: Path, to: str) -> None:
-    """Write the table to `path`, whole or not at all; `to` is one of FORMATS."""
+def export(store: Store, path: Path, to: str) -> list[int]:
+    """Write the table to `path`, whole or not at all; `to` is one of FORMATS. The numbers of rollouts that were left
+    out because they are damaged.
+    """
     if path.name in FILES and path.parent.resolve() == store.path.parent.resolve():
         raise InputError(f"{path} is a file of the run itself; give another name")
-    columns = table(store)
+    columns, damaged = table(store)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -30,33 +32,28 @@ def export(store: Store, path: Path, to: str) -> None:
             _write_csv(unfinished, columns)
         else:
             _write_parquet(unfinished, columns)
+    return damaged
 
 
-def table(store: Store) -> dict[str, list[Any]]:
-    """Columns by name. A context of two numbers is context_1 and context_2; parameters are those that were run.
+def table(store: Store) -> tuple[dict[str, list[Any]], list[int]]:
+    """Columns by name, and the numbers of damaged rollouts, which are left out. A context of two numbers is context_1
+    and context_2; parameters are those that were run.
 
     Beside `option`, its place in the policy of then, stands `number`, what it is called from its birth on.
     """
-    names, rows = store.table()
-    checked = store.rows()
+    found, rows, damaged = store.whole_rows()
     columns: dict[str, list[Any]] = {}
-    for i, name in enumerate(names):
-        values = [row[i] for row in rows]
-        if name == "parameters":
-            executed = [row[names.index("executed")] for row in rows]
-            values = [asked if other is None else other for asked, other in zip(values, executed, strict=True)]
+    for name in COLUMNS:
         if name in ("context", "parameters"):
-            numbers = [json.loads(text) for text in values]
-            size = store.context_size if name == "context" else store.parameter_size
-            title = name.removesuffix("s")
-            columns |= {f"{title}_{j + 1}": [row[j] for row in numbers] for j in range(size)}
+            values = rows.contexts if name == "context" else rows.parameters
+            columns |= {f"{name.removesuffix('s')}_{j + 1}": column.tolist() for j, column in enumerate(values.T)}
         elif name == "executed":
-            columns["as_asked"] = [value is None for value in values]
+            columns["as_asked"] = [value is None for value in found[name]]
         else:
-            columns[name] = values
+            columns[name] = found[name]
         if name == "option":
-            columns["number"] = checked.number.tolist()
-    return columns
+            columns["number"] = rows.number.tolist()
+    return columns, damaged
 
 
 def _write_csv(path: Path, columns: dict[str, list[Any]]) -> None:

@@ -14,6 +14,18 @@ FACTOR = 5.0
 LEAST = 10  # returns that the others are compared with
 
 
+def may_be_far(lowest: float | None, highest: float | None, told: np.ndarray) -> bool:
+    """Whether some of the returns told [N] may be far outside those told before, by the extremes of these alone.
+
+    Whatever the median m between the lowest a and the highest b: the farthest is at least (b - a) / 2 from it. So none
+    that is within FACTOR (b - a) / 2 of both a and b is far, and returns that rise step by step cost nothing.
+    """
+    if lowest is None or highest is None or lowest == highest:
+        return False
+    reach = FACTOR * 0.5 * (highest - lowest)
+    return bool(np.any((told > lowest + reach) | (told < highest - reach)))
+
+
 def far_returns(before: np.ndarray, told: np.ndarray) -> np.ndarray:
     """Which of the returns told [N] are far outside those told before [M].
 

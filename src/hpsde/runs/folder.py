@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hpsde._plain import check_plain
-from hpsde.errors import InputError, StorageError
+from hpsde.errors import FileFormatError, InputError, StorageError
 from hpsde.runs.lock import RunLock
 
 CONFIG = "config.json"
@@ -35,6 +35,25 @@ def check_files(folder: Path) -> None:
     """
     for name in (*FILES, f"{DATABASE}-journal"):
         check_plain(folder / name)
+
+
+def check_parts(folder: Path) -> None:
+    """FileFormatError unless the folder has the two files that a run needs; it says what to do where one is there."""
+    config, database = (folder / CONFIG).is_file(), (folder / DATABASE).is_file()
+    if not config and not database:
+        raise FileFormatError(f"{folder} is not the folder of a run: it has no {CONFIG} and no {DATABASE}")
+    if not config:
+        raise FileFormatError(
+            f"{folder} has the rollouts of a run, {DATABASE}, but no {CONFIG}, which says what they are about. Put the "
+            f"{CONFIG} of a backup in its place: it is written once, so that any backup of this run has the right one. "
+            f"Without one, make a run with the same words and seed in another folder, and copy its {CONFIG} here: the "
+            "learner learns again from the rollouts"
+        )
+    if not database:
+        raise FileFormatError(
+            f"{folder} has the {CONFIG} of a run, but no {DATABASE}, which holds its rollouts. Restore it from a "
+            f"backup, with {DATABASE}-wal where that was copied beside it; or make a new run with the same words"
+        )
 
 
 def prepare_folder(folder: Path, overwrite: bool) -> None:

@@ -15,13 +15,14 @@ import numpy as np
 from hpsde._checks import LARGEST, as_numbers, check_count, check_rows, usable_numbers
 from hpsde._plain import open_plain
 from hpsde.errors import FarReturnWarning, FileFormatError, InputError, RunLockedError
+from hpsde.runs.arrays import Rows
 from hpsde.runs.config import RunConfig, read_config
 from hpsde.runs.events import EXTENDED, added_count
-from hpsde.runs.far_returns import LEAST, far_returns
-from hpsde.runs.folder import CONFIG, DATABASE, LOCK, LOG, check_files
+from hpsde.runs.far_returns import LEAST, far_returns, may_be_far
+from hpsde.runs.folder import CONFIG, DATABASE, LOCK, LOG, check_files, check_parts
 from hpsde.runs.lock import WAIT_SECONDS, RunLock
 from hpsde.runs.plans import planned
-from hpsde.runs.store import Rows, Store
+from hpsde.runs.store import Store
 
 Kind = TypeVar("Kind", bound="Ledger")
 
@@ -72,7 +73,7 @@ class Ledger:
     def __init__(self, folder: Path, config: RunConfig, task: Any = None):
         self.folder, self.made_with, self.task = folder, config, task
         self.lock = RunLock(folder / LOCK)
-        self.store = Store(folder / DATABASE, config.context_size, config.parameter_size)
+        self.store = Store(folder / DATABASE, config.context_size, config.parameter_size, self.lock)
         self.config = planned(config, self.store.events())
 
     @classmethod
@@ -82,8 +83,7 @@ class Ledger:
         trust: the code that the folder names may run, where ask and tell need it: a task of your own, made by name.
         """
         folder = Path(folder)
-        if not (folder / CONFIG).is_file():
-            raise FileFormatError(f"{folder} is not the folder of a run: it has no {CONFIG}")
+        check_parts(folder)
         check_files(folder)
         config = read_config(folder / CONFIG)
         if trust and task is None:
@@ -148,8 +148,8 @@ class Ledger:
 
     def _far(self, ids: list[int], returns: np.ndarray) -> list[str]:
         """What is to be said of returns that are far outside all others."""
-        count, low, high = self.store.extent()
-        if count >= LEAST and np.all((returns >= low) & (returns <= high)):
+        totals = self.store.totals()
+        if totals.done >= LEAST and not may_be_far(totals.lowest, totals.highest, returns):
             return []
         before, messages = self.store.returns(), []
         for i in np.flatnonzero(far_returns(before, returns)):
@@ -173,14 +173,14 @@ class Ledger:
             outcome: tuple[float | None, str | None] = float(_returns([value], 1)[0]), None
         else:
             outcome = None, f"dropped: {why or 'no reason given'}" if drop else str(failed) or "no reason given"
-        self.store.correct(number, *outcome, why)
+        self.store.correct(number, *outcome, why, drop)
         self.log(f"corrected rollout {number}: {outcome[1] or outcome[0]}")
 
     def _executed(self, ids: list[int], parameters: Any, reason: str | None) -> np.ndarray:
         """Parameters [N, D] that were run in place of those asked."""
         executed = check_rows("parameters", parameters, self.config.parameter_size, len(ids))
-        asked = self.store.rows("status = 'asked'")
-        if reason is None and np.all(np.isin(ids, asked.id)):
+        asked = self.store.rows_of(ids)
+        if reason is None and len(asked) == len(ids) and np.all(asked.status == "asked"):
             place = np.searchsorted(asked.id, ids)  # the store answers in the order of the numbers
             from hpsde.runs.making import make_learner
 

@@ -6,8 +6,9 @@ import fcntl
 import json
 import os
 import socket
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,24 +31,40 @@ class RunLock:
     def __init__(self, path: Path):
         self.path = path
         self._descriptor: int | None = None  # while it is held
+        self._turn = threading.RLock()  # of the threads of this process
+        self._purpose = ""  # while it is held
 
     @contextmanager
     def hold(self, purpose: str, *, wait: float = 0.0) -> Iterator[None]:
-        """Hold the lock; if another process has it, wait that many seconds, unless it is running the rollouts."""
-        if self._descriptor is not None:
-            yield
-            return
-        self._descriptor = self._acquire(wait)
-        _held.add(self)
+        """Hold the lock; if another process or thread has it, wait that many seconds, unless it is running the
+        rollouts. The thread that holds it may do so again.
+        """
+        end_turn = self._take_turn(wait)
         try:
-            self._sign(self._descriptor, purpose)
-            yield
+            if self._descriptor is not None:
+                yield
+                return
+            self._descriptor, self._purpose = self._acquire(wait), purpose
+            _held.add(self)
+            try:
+                self._sign(self._descriptor, purpose)
+                yield
+            finally:
+                _held.discard(self)
+                self._release()
         finally:
-            _held.discard(self)
-            self._release()
+            end_turn()
+
+    def _take_turn(self, wait: float) -> Callable[[], None]:
+        """As `_acquire`, among the threads that share this lock; what to call in the end."""
+        end, turn = time.monotonic() + max(wait, PATIENCE_SECONDS), self._turn
+        while not turn.acquire(timeout=0.05):
+            if self._purpose == "run" or time.monotonic() > end:
+                raise RunLockedError(self._refusal(self.holder()))
+        return turn.release
 
     def _release(self) -> None:
-        descriptor, self._descriptor = self._descriptor, None
+        descriptor, self._descriptor, self._purpose = self._descriptor, None, ""
         if descriptor is not None:
             with suppress(OSError):
                 os.ftruncate(descriptor, 0)
@@ -58,6 +75,7 @@ class RunLock:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+        self._turn = threading.RLock()  # who had it may be a thread that the child has not
 
     def _sign(self, descriptor: int, purpose: str) -> None:
         try:

@@ -20,7 +20,7 @@ _NOT_WRITABLE = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM")
 def open_database(path: Path, busy_seconds: float) -> sqlite3.Connection:
     """A connection to read the database by, and to write it where that is possible; makes one where there is none."""
     try:
-        return _checked(sqlite3.connect(path, timeout=busy_seconds, isolation_level=None))
+        return _checked(_connected(path, busy_seconds))
     except sqlite3.OperationalError as error:
         if not path.is_file() or not error.sqlite_errorname.startswith(_NOT_WRITABLE):
             raise
@@ -28,10 +28,16 @@ def open_database(path: Path, busy_seconds: float) -> sqlite3.Connection:
         for how in ("mode=ro",) if _log(path).exists() else ("mode=ro", "immutable=1"):
             with suppress(sqlite3.OperationalError):
                 address = f"file:{quote(str(path.resolve()))}?{how}"
-                return _checked(sqlite3.connect(address, uri=True, timeout=busy_seconds, isolation_level=None))
+                return _checked(_connected(address, busy_seconds))
         with suppress(OSError):
             return _copied(path)
         raise
+
+
+def _connected(where: Path | str, busy_seconds: float) -> sqlite3.Connection:
+    """A connection that threads may share; who does sees to it that they take turns."""
+    uri = isinstance(where, str)
+    return sqlite3.connect(where, uri=uri, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
 
 
 def _checked(connection: sqlite3.Connection) -> sqlite3.Connection:
@@ -51,10 +57,28 @@ def _copied(path: Path) -> sqlite3.Connection:
         shutil.copyfile(path, copy)
         if _log(path).exists():
             shutil.copyfile(_log(path), _log(copy))
-        memory = sqlite3.connect(":memory:", isolation_level=None)
         with closing(sqlite3.connect(copy)) as source:
-            source.backup(memory)
+            memory = in_memory(source)
     memory.execute("PRAGMA query_only = ON")
+    return memory
+
+
+def is_writable(connection: sqlite3.Connection) -> bool:
+    """Whether the database can be written by this connection."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ROLLBACK")
+    except sqlite3.OperationalError as error:
+        if not error.sqlite_errorname.startswith(_NOT_WRITABLE):
+            raise
+        return False
+    return not connection.execute("PRAGMA query_only").fetchone()[0]
+
+
+def in_memory(source: sqlite3.Connection) -> sqlite3.Connection:
+    """A copy of a database in memory."""
+    memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    source.backup(memory)
     return memory
 
 

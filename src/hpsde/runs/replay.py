@@ -15,12 +15,13 @@ import numpy as np
 from hpsde._doubt_entries import doubt_entries
 from hpsde.ask_tell import Learner
 from hpsde.errors import FileFormatError, HpsdeError
+from hpsde.runs.arrays import Rows
 from hpsde.runs.config import RunConfig
 from hpsde.runs.events import Event, outdated_from, revision
 from hpsde.runs.making import make_learner
 from hpsde.runs.plans import changes_after, planned_first
 from hpsde.runs.state import load_state
-from hpsde.runs.store import Rows, Store
+from hpsde.runs.store import Store
 from hpsde.settings import changed_settings
 
 
@@ -39,7 +40,7 @@ def load_learner(store: Store, config: RunConfig, task: Any, state: Path) -> Loa
 
     `config` is what was planned at first.
     """
-    rows, (_, _, steps) = store.rows("step IS NOT NULL", order="step, id"), store.position()
+    rows, (_, _, steps) = store.used_rows(), store.position()
     events = store.events()
     config = planned_first(config, events)
     learner = make_learner(config, task)

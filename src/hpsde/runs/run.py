@@ -54,6 +54,7 @@ class Run(Ledger):
     """A durable run: rollouts are asked for and told by number, in any order, from any process, after any crash.
 
     `Run.create` makes one, `Run.open` opens it again. What was asked and told is on disk before the call returns.
+    Threads may share it: one at a time asks or learns, and all may tell.
     """
 
     def __init__(self, folder: Path, config: RunConfig, task: Any = None):
@@ -243,7 +244,7 @@ class Run(Ledger):
     def learn_step(self, more: Callable[[HierarchicalPolicy], dict[str, Any]] | None = None) -> dict[str, Any]:
         """Learn from all that was told since the last step; its record, with `more` of the policy. Needs the lock."""
         learner, started = self.learner(), time.perf_counter()
-        new = self.store.rows("status != 'asked' AND step IS NULL")
+        new = self.store.new_rows()
         returns = new.returns[new.status == "done"]
         with self._forgetting():
             with self._doubting_the_state():
