@@ -271,7 +271,7 @@ def test_folders_with_something_in_them_are_left_alone(run, tmp_path):
 @pytest.mark.parametrize("missing", ["config.json", "rollouts.sqlite"])
 def test_what_is_no_run_is_not_opened(missing, run, tmp_path):
     (run.folder / missing).unlink()
-    with pytest.raises(hpsde.FileFormatError, match=rf"of a run, .*, but no {missing}, which .* backup"):
+    with pytest.raises(hpsde.FileFormatError, match=rf"of a run,.* but no {missing}, which .* backup"):
         hpsde.Run.open(run.folder)
     with pytest.raises(hpsde.FileFormatError, match="is not the folder of a run"):
         hpsde.Run.open(tmp_path / "nothing")
