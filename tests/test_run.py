@@ -268,10 +268,16 @@ def test_folders_with_something_in_them_are_left_alone(run, tmp_path):
         assert new.status().asked == 0
 
 
-@pytest.mark.parametrize("missing", ["config.json", "rollouts.sqlite"])
-def test_what_is_no_run_is_not_opened(missing, run, tmp_path):
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        ("config.json", "of a run, rollouts.sqlite, but no config.json, which .* backup"),
+        ("rollouts.sqlite", "the config.json of a run, but no rollouts.sqlite, which .* backup"),
+    ],
+)
+def test_what_is_no_run_is_not_opened(missing, said, run, tmp_path):
     (run.folder / missing).unlink()
-    with pytest.raises(hpsde.FileFormatError, match=rf"of a run,.* but no {missing}, which .* backup"):
+    with pytest.raises(hpsde.FileFormatError, match=said):
         hpsde.Run.open(run.folder)
     with pytest.raises(hpsde.FileFormatError, match="is not the folder of a run"):
         hpsde.Run.open(tmp_path / "nothing")

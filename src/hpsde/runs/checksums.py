@@ -7,6 +7,7 @@ numbers as they are, real ones as their IEEE 754 bits, texts (in UTF-8) and blob
 
 from __future__ import annotations
 
+import sqlite3
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -30,6 +31,24 @@ def checksums(table: str, columns: Mapping[str, Sequence[Any]]) -> list[int]:
 def checksum(table: str, row: Mapping[str, Any]) -> int:
     """The checksum of one row."""
     return checksums(table, {name: [value] for name, value in row.items()})[0]
+
+
+def write_columns(
+    connection: sqlite3.Connection, table: str, columns: Mapping[str, Sequence[Any]], replace: bool = False
+) -> None:
+    """N rows, whose columns [N] are given by name, with their checksums; with `replace` in place of those of the same
+    number.
+    """
+    values = [columns[name] for name in TABLES[table]]
+    connection.executemany(
+        f"INSERT {'OR REPLACE ' if replace else ''}INTO main.{table} VALUES ({', '.join('?' * (len(values) + 1))})",
+        zip(*values, checksums(table, columns), strict=True),
+    )
+
+
+def write_row(connection: sqlite3.Connection, table: str, row: Mapping[str, Any]) -> None:
+    """A row, new or in place of the one of its number, with its checksum."""
+    write_columns(connection, table, {name: [value] for name, value in row.items()}, replace=True)
 
 
 def wrong_rows(table: str, columns: Mapping[str, Sequence[Any]]) -> list[int]:

@@ -7,9 +7,9 @@ import sqlite3
 from typing import Any
 
 from hpsde.errors import AskTellError
-from hpsde.runs.checksums import wrong_rows
+from hpsde.runs.checksums import write_row, wrong_rows
 from hpsde.runs.events import CORRECTED, RELEARNED, add_event, no_such_rollout, now
-from hpsde.runs.rows import read_columns, read_rows, read_unchecked, update_rows, write_row
+from hpsde.runs.rows import read_columns, read_rows, read_unchecked, update_rows
 from hpsde.runs.schema import COLUMNS
 from hpsde.runs.totals import read_totals
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from hpsde.rollouts import GIVEN, REPLACED
-from hpsde.runs.rows import write_row
+from hpsde.runs.checksums import write_row
 from hpsde.runs.totals import read_totals, write_totals
 
 CORRECTED, RELEARNED, ADDED, EXTENDED, SET = "corrected", "relearned", "added", "extended", "set"

@@ -14,7 +14,7 @@ import numpy as np
 
 from hpsde._checks import LARGEST
 from hpsde.errors import FileFormatError
-from hpsde.runs.checksums import checksums
+from hpsde.runs.checksums import write_columns
 from hpsde.runs.rows import blob
 from hpsde.runs.schema import STATEMENTS, TABLES, VERSION, check_tables, quoted
 from hpsde.runs.totals import count_totals, write_totals
@@ -109,13 +109,9 @@ def _copy(path: Path, connection: sqlite3.Connection, table: str) -> None:
                 columns[name] = [
                     _blob(name, number, text) for number, text in zip(columns["id"], columns[name], strict=True)
                 ]
-            sums = checksums(table, columns)
+            write_columns(connection, table, columns)
         except (TypeError, ValueError, OverflowError, AttributeError, RecursionError) as error:
             raise FileFormatError(f"{path} is damaged: {error}") from error
-        connection.executemany(
-            f"INSERT INTO main.{table} VALUES ({', '.join('?' * (len(names) + 1))})",
-            zip(*columns.values(), sums, strict=True),
-        )
 
 
 def _blob(name: str, number: int, text: str | None) -> bytes | None:

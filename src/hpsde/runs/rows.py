@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from hpsde.errors import FileFormatError
-from hpsde.runs.checksums import checksum, checksums, wrong_rows
+from hpsde.runs.checksums import checksums, write_columns, wrong_rows
 from hpsde.runs.schema import COLUMNS, TABLES, quoted
 from hpsde.runs.totals import count_totals, read_totals, write_totals
 
@@ -86,11 +86,7 @@ def read_rows(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[int, R
 def insert_rows(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
     """New rollouts. What they do not say is NULL."""
     totals, whole = read_totals(connection), [dict.fromkeys(COLUMNS) | row for row in rows]
-    sums = checksums("rollouts", {name: [row[name] for row in whole] for name in COLUMNS})
-    connection.executemany(
-        f"INSERT INTO rollouts VALUES ({', '.join('?' * (len(COLUMNS) + 1))})",
-        [(*row.values(), value) for row, value in zip(whole, sums, strict=True)],
-    )
+    write_columns(connection, "rollouts", {name: [row[name] for row in whole] for name in COLUMNS})
     write_totals(connection, totals.moved([], whole))
 
 
@@ -107,9 +103,3 @@ def update_rows(
     )
     gone = any(old["return"] not in (None, new["return"]) for old, new in zip(before, after, strict=True))
     write_totals(connection, count_totals(connection) if gone or recount else totals.moved(before, after))
-
-
-def write_row(connection: sqlite3.Connection, table: str, row: Mapping[str, Any]) -> None:
-    """A learning step or an event, new or in place of the one of its number."""
-    values = (*row.values(), checksum(table, row))
-    connection.execute(f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * len(values))})", values)

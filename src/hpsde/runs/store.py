@@ -19,13 +19,14 @@ from hpsde._plain import same_file
 from hpsde.errors import AskTellError, FileFormatError, StorageError
 from hpsde.rollouts import rollout_seed
 from hpsde.runs import corrections, database_errors, events
+from hpsde.runs.checksums import write_row
 from hpsde.runs.database_errors import storage_errors
 from hpsde.runs.events import no_such_rollout, now
 from hpsde.runs.lock import WAIT_SECONDS, RunLock
 from hpsde.runs.migration import migrate
 from hpsde.runs.opening import in_memory, is_writable, open_database
 from hpsde.runs.reading import StoreReader
-from hpsde.runs.rows import Row, blob, check_complete, insert_rows, read_rows, update_rows, write_row
+from hpsde.runs.rows import Row, blob, check_complete, insert_rows, read_rows, update_rows
 from hpsde.runs.schema import APPLICATION_ID, STATEMENTS, VERSION, check_schema
 from hpsde.runs.totals import Totals, read_totals, write_totals
 

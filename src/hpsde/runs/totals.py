@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hpsde.errors import FileFormatError
-from hpsde.runs.checksums import checksum, wrong_rows
+from hpsde.runs.checksums import write_row, wrong_rows
 from hpsde.runs.schema import NEW, TABLES, quoted
 
 _COLUMNS = tuple(TABLES["totals"])
@@ -76,9 +76,7 @@ def stored_totals(connection: sqlite3.Connection) -> Totals | None:
 
 def write_totals(connection: sqlite3.Connection, totals: Totals) -> None:
     """Put them into the row."""
-    row = dict(zip(_COLUMNS, (1, *totals), strict=True))
-    values = (*row.values(), checksum("totals", row))
-    connection.execute(f"INSERT OR REPLACE INTO totals VALUES ({', '.join('?' * len(values))})", values)
+    write_row(connection, "totals", dict(zip(_COLUMNS, (1, *totals), strict=True)))
 
 
 def count_totals(connection: sqlite3.Connection) -> Totals:
