@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hpsde import (
+    climbers,
     discovery,
     gating,
     gaussian,
@@ -66,6 +67,8 @@ class Memory(NamedTuple):
     searched: int = 0  # and how many rollouts there were
     settled: int = LONG  # learning steps since the number of options last changed
     quiet: int = 0  # rollouts since all options are narrow and none was born or died
+    climbs: np.ndarray = np.zeros((0, 0))  # [n, D] rollouts that climbs ask for next (climbing.py),
+    climbing: np.ndarray = np.zeros(0, dtype=int)  # and the slot of the option whose hill it is [n]; -1: nobody's
 
 
 def with_slots(memory: Memory, count: int) -> Memory:
@@ -143,6 +146,9 @@ def reestimate(
     # Estimate p(o | s_i, xi_i) through density estimation using W~.
     shown = None if surveyed is None else latent.show(data, surveyed)
     found = find_options(key_density, data, surveyed, shown, importance, memory, settings)
+    climbs = climb(data, return_temperature(data, importance, settings), surveyed, settings)
+    if climbs is not None:
+        found = climbers.hold(found, data, climbs, memory.kept, option_places(data, memory))
     weighted = found.responsibilities * np.asarray(importance.weights)
     # Train every option's policy.
     policies = gaussian.cut(train_options(data, found, weighted, memory, settings), data.limits)
@@ -154,6 +160,8 @@ def reestimate(
         policies = improve_options(key_step, data, policies, found.kept, weighted, approximated)
     if settings.refine and surveyed is not None and shown is not None and not surveyed.binary:
         policies = refine_options(data, policies, found, memory, surveyed, shown.model)
+    if climbs is not None:
+        policies = climbers.on_tops(policies, data, found, climbs)
     # Train the gate.
     gate = train_gate(data, weighted, approximated, settings)
     mean_returns = weighted @ np.where(data.mask, data.returns, 0.0) / np.maximum(weighted.sum(axis=1), 1e-300)
@@ -193,8 +201,24 @@ def reestimate(
         searched=int(data.mask.sum()) if found.new else memory.searched,
         settled=LONG if memory.numbers is None else (0 if born or died else memory.settled + 1),
         quiet=quiet,
+        climbs=np.zeros((0, 0)) if climbs is None else climbs.places,
+        climbing=np.zeros(0, dtype=int) if climbs is None else climbers.owners(found, data, climbs),
     )
     return estimate, after, info
+
+
+def climb(data: Data, temperature: float, surveyed: Landscape | None, settings: Settings) -> climbers.Climbs | None:
+    """The climbs, where options are refined and returns are more than success or failure; None: there are none."""
+    if not settings.refine or settings.density != "options" or (surveyed is not None and surveyed.binary):
+        return None
+    return climbers.survey(data, temperature)
+
+
+def option_places(data: Data, memory: Memory) -> np.ndarray:
+    """Where the last options are, in the one context there is [O, D]."""
+    if memory.options is None:
+        return np.zeros((0, data.parameters.shape[1]))
+    return np.asarray(gaussian.means(memory.options, jnp.asarray(data.features[:1])))[:, 0]
 
 
 def find_options(
@@ -237,8 +261,8 @@ def number_options(found: Latent, memory: Memory) -> tuple[np.ndarray, tuple[int
         numbers = np.where(kept, memory.next_number + np.cumsum(kept) - 1, 0)
         return numbers, tuple(numbers[kept].tolist()), tuple(before[before > 0].tolist())
     new = kept & (before == 0)
-    if found.found is not None:
-        new = found.found.born & kept if found.new else np.zeros_like(kept)
+    if found.found is not None and found.new:
+        new |= found.found.born & kept
     numbers = np.where(kept, before, 0)
     numbers[new] = memory.next_number + np.arange(new.sum())
     died = before[(before > 0) & ~np.isin(before, numbers)]

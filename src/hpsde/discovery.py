@@ -387,12 +387,24 @@ def _with_old(
     missing = np.setdiff1d(np.flatnonzero(kept), slots)
     if not len(missing) or last is None:
         return posterior, slots
+    b, w = (np.asarray(each) for each in last.options[:2])
+    means = {int(o): (b[o] @ view.V, w[o] @ view.V) for o in missing}
+    return _with_components(posterior, slots, features, guesses, means)
+
+
+def _with_components(
+    posterior: Posterior,
+    slots: np.ndarray,
+    features: Features,
+    guesses: np.ndarray,
+    means: dict[int, tuple[np.ndarray, np.ndarray]],
+) -> tuple[Posterior, np.ndarray]:
+    """The mixture with a component for each of these slots, whose mean is b [K] + w [F, K]' phi."""
     M, S, Lambda = (np.array(each) for each in (posterior.M, posterior.S, posterior.Lambda))
     nu, alpha, slots = np.array(posterior.nu), np.array(posterior.alpha), slots.copy()
     free = np.setdiff1d(np.flatnonzero(slots < 0), guesses)
     typical = max(float(np.median(alpha[:-1][slots >= 0])) if (slots >= 0).any() else 1.0, 1.0)
-    for o, c in zip(missing, free, strict=False):
-        b, w = np.asarray(last.options.b)[o] @ view.V, np.asarray(last.options.w)[o] @ view.V
+    for (o, (b, w)), c in zip(means.items(), free, strict=False):
         M[c, 0], M[c, 1:] = b + features.centre @ w, w * features.scale[:, None]
         size = S.shape[-1]
         nu[c], alpha[c] = size + 2.0 + typical, typical
@@ -400,6 +412,14 @@ def _with_old(
         slots[c] = o
     changed = {"M": M, "Lambda": Lambda, "S": S, "nu": nu, "alpha": alpha}
     return posterior._replace(**{name: jnp.asarray(each) for name, each in changed.items()}), slots
+
+
+def with_points(found: Found, points: dict[int, np.ndarray]) -> Found:
+    """The solutions with one more in each of these slots, at a point [D] whatever the context."""
+    size = np.asarray(found.posterior.M).shape[1] - 1
+    means = {o: (point @ found.view.V, np.zeros((size, found.view.V.shape[1]))) for o, point in points.items()}
+    posterior, slots = _with_components(found.posterior, found.slots, found.features, found.guesses, means)
+    return found._replace(posterior=posterior._replace(active=jnp.asarray(slots >= 0)), slots=slots)
 
 
 def assign(found: Found, parameters: np.ndarray, phi: np.ndarray, without: np.ndarray) -> np.ndarray:

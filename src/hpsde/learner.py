@@ -26,6 +26,8 @@ from hpsde.return_model import approximate_return, survey
 from hpsde.rollouts import GIVEN, INITIAL, Data, Units, fit_units
 from hpsde.settings import Settings
 
+FEWEST_HILLS = 8  # that one of is climbed by chance, where a single rollout is asked for
+
 __all__ = ["HPSDE", "Frame", "Info", "Proposal"]
 
 
@@ -35,6 +37,13 @@ class Frame(NamedTuple):
     units: Units
     features: FeatureMap
     estimated: EstimatedDensity | None  # where the initial policy has no density of its own and it was asked for
+
+
+class _Climbs(NamedTuple):
+    """Parameters [n, D] in the user's units, and the place of the option whose hill is climbed [n]."""
+
+    places: np.ndarray
+    option: np.ndarray
 
 
 class HPSDE(Learner):
@@ -65,28 +74,45 @@ class HPSDE(Learner):
         self._memory = with_slots(self._memory, self.settings.max_options)
 
     def _draw(self, key: Array, rows: np.ndarray, policy: HierarchicalPolicy) -> Proposal:
-        key_option, key_noise, key_scouts = jax.random.split(key, 3)
+        key_option, key_noise, key_scouts, key_climbs = jax.random.split(key, 4)
         scouts, unseen = self._scouts(key_scouts, rows, policy)
         optimism = Optimism(self.settings.kappa, self.settings.deviation == "return")
         values = policy.gate_scores(rows, optimism)
         temperature = self.settings.exploration_temperature * self.info.temperature
         option = np.array(draw_options(key_option, policy.gate, values, temperature))
         parameters = np.array(policy.sample_options(key_noise, rows, option))
-        others = np.setdiff1d(np.arange(len(rows)), scouts)
+        parameters[scouts], option[scouts] = unseen, INITIAL
+        climbs = self._climbs(key_climbs, len(rows))
+        parameters[: len(climbs.places)], option[: len(climbs.places)] = climbs.places, climbs.option
+        own, others = option != INITIAL, np.flatnonzero(option == INITIAL)
+        log_density = np.zeros(len(rows))
+        if own.any():
+            self._decided(rows[own], option[own], policy)
+            standard, features = policy.units.contexts(rows), policy.features(rows)
+            within = policy.units.parameters(parameters)
+            log_density = np.array(self._history.log_density(self.info.updates, standard, features, within))
+            log_density -= policy.units.log_volume
         if len(others):
-            self._decided(rows[others], option[others], policy)
-        standard, features = policy.units.contexts(rows), policy.features(rows)
-        log_density = (
-            self._history.log_density(self.info.updates, standard, features, policy.units.parameters(parameters))
-            if len(others)
-            else np.zeros(len(rows))
-        )
-        log_density = np.array(log_density) - policy.units.log_volume
-        if len(scouts):
-            known = self._initial.log_density(rows[scouts], unseen)
-            parameters[scouts], option[scouts] = unseen, INITIAL
-            log_density[scouts] = np.nan if known is None else known
+            known = self._initial.log_density(rows[others], parameters[others])
+            log_density[others] = np.nan if known is None else known
         return Proposal(parameters, option, log_density)
+
+    def _climbs(self, key: Array, count: int) -> _Climbs:
+        """At most `count` of the rollouts that climbs ask for and that were not told yet, of the highest hills first.
+
+        Somebody else may have been asked for the same ones and not have told them: some are passed over by chance.
+        """
+        frame, memory, policy = self._frame, self._memory, self._policy
+        if frame is None or policy is None or not len(memory.climbs):
+            return _Climbs(np.zeros((0, self.parameter_size)), np.zeros(0, dtype=int))
+        places = frame.units.raw_parameters(memory.climbs)
+        since = self.rollouts.parameters[~self.rollouts.failed][len(memory.distrusted) :]
+        told = np.any(np.all(places[:, None] == since[None], axis=2), axis=1)
+        left = np.flatnonzero(~told)[: max(2 * count, FEWEST_HILLS)]
+        if len(left) > count:
+            left = np.sort(np.asarray(jax.random.permutation(key, left))[:count])
+        slots = memory.climbing[left]
+        return _Climbs(places[left], np.where(slots < 0, INITIAL, np.cumsum(policy.kept)[slots] - 1))
 
     def _scouts(self, key: Array, rows: np.ndarray, policy: HierarchicalPolicy) -> tuple[np.ndarray, np.ndarray]:
         """Which of the contexts [N, S] scouts go out in (scouting.py), and their parameters."""

@@ -43,7 +43,7 @@ from hpsde.policy import HierarchicalPolicy
 from hpsde.policy_file import policy_arrays
 from hpsde.rollouts import Units
 
-FORMAT, VERSION = "hpsde-learner", 12
+FORMAT, VERSION = "hpsde-learner", 13
 
 CLASSES = {
     kind.__name__: kind

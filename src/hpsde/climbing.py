@@ -1,0 +1,272 @@
+"""Climbs: without a context a solution is a point, and a few rollouts lead from a good one to the top of its hill.
+
+A hill is a rollout with no better one within the distance between neighbouring first rollouts. Beside it the return is
+modelled by a small Gaussian process on the nearest rollouts: no noise, a squared-exponential kernel whose length and
+signal are the likeliest. The next rollout goes where its mean is highest, within reach: about as far as the nearest
+rollouts are. So steps become shorter by themselves as rollouts gather round a top, and nothing but the rollouts need
+be remembered. A hill is climbed until its model promises nothing more. It is left where even the promised top is no
+solution, or where the model leads over to another hill; and of two hills without a measured valley one is none.
+
+Noise would be climbed like a hill. So at first two rollouts are repeated, and there are climbs only if the returns are
+the same. Rollouts farther apart than a standard deviation of the first ones have no local models: with 600 of them
+there are climbs with up to five parameters.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.spatial import KDTree
+from scipy.stats import qmc
+
+SIDE = 2.0 * np.sqrt(3.0)  # of a cube in which uniform numbers have a deviation of 1
+NEAREST = 3  # rollouts for every number of a quadratic that a local model is fitted to
+REACH = 1.5  # of the distance to the rollout that makes the nearest ones a simplex
+BESIDE = 0.75  # of the spacing: rollouts so near a hill's highest are beside it
+SAME = 0.3  # of the spacing: where the model leads so near another hill, it is that one
+LENGTHS = (0.35, 0.7, 1.4, 2.8, 5.6)  # of the kernel, in distances to the nearest rollouts that fix a quadratic
+JITTER = 1e-12  # of the kernel's variance
+STARTS = 60  # places at which a model is looked at before it is climbed,
+WALKS = 8  # and steps of a walk on models
+ENOUGH = 1e-8  # of the returns' range from typical to best: less is not worth a rollout
+NEARLY = 1e-2  # of it: where no more is to gain, a hill is known
+REPEATED = 1e-9  # of it, by which a repeated rollout may differ without being noise
+DOUBT = 2.0  # deviations of the model by which a hill may be higher
+MIDDLE, NARROW = (0.25, 0.75), 0.25  # part of the way between two tops, and how far from it, in lengths of it
+NEIGHBOURS = 3  # higher hills next to each that it is compared with
+NEW, KNOWN, LOW, JOINED = range(4)  # a hill: not known yet, known up to NEARLY, no solution, another one's
+
+
+class Ground(NamedTuple):
+    """Rollouts x [N, D] with returns y [N], the distance between first ones, typical return, bounds [D] of x."""
+
+    x: np.ndarray
+    y: np.ndarray
+    spacing: float
+    typical: float
+    low: np.ndarray
+    high: np.ndarray
+
+    @property
+    def scale(self) -> float:
+        """How far the best return is above the typical one."""
+        return max(float(self.y.max()) - self.typical, 1e-300)
+
+
+class Hill(NamedTuple):
+    """The row of its highest rollout, what is known of it, the rollout to do next [D] (None: none), and how far from
+    the highest rollout its top may be.
+    """
+
+    row: int
+    state: int
+    next: np.ndarray | None = None
+    width: float = 0.0
+
+
+class Local:
+    """A Gaussian process on u [n, D] and y [n], with the likeliest of LENGTHS, mean and signal."""
+
+    def __init__(self, u: np.ndarray, y: np.ndarray) -> None:
+        self.u, self.middle, self.unit = u, float(y.mean()), float(y.std()) + 1e-300
+        z = np.stack([(y - self.middle) / self.unit, np.ones(len(y))], axis=1)
+        squares = np.sum((u[:, None] - u[None]) ** 2, axis=-1)
+        self.likelihood = -np.inf
+        for length in LENGTHS:
+            try:
+                L = np.linalg.cholesky(np.exp(-0.5 * squares / length**2) + JITTER * np.eye(len(y)))
+            except np.linalg.LinAlgError:
+                continue
+            a, one = np.linalg.solve(L, z).T
+            mean = (one @ a) / (one @ one)
+            left = a - mean * one
+            variance = max(float(left @ left) / len(y), 1e-300)
+            likelihood = -0.5 * len(y) * np.log(variance) - np.log(np.diagonal(L)).sum()
+            if likelihood > self.likelihood:
+                self.likelihood, self.length, self.L, self.mean, self.variance = likelihood, length, L, mean, variance
+                self.alpha = np.linalg.solve(L.T, left)
+        if not np.isfinite(self.likelihood):  # all rollouts in one place
+            self.length, self.L, self.mean, self.variance = LENGTHS[0], np.eye(len(y)), 0.0, 0.0
+            self.alpha = np.zeros(len(y))
+
+    def _kernel(self, places: np.ndarray) -> np.ndarray:
+        return np.exp(-0.5 * np.sum((places[:, None] - self.u[None]) ** 2, axis=-1) / self.length**2)
+
+    def heights(self, places: np.ndarray) -> np.ndarray:
+        """The modelled return [M] at places [M, D]."""
+        return self.middle + self.unit * (self.mean + self._kernel(places) @ self.alpha)
+
+    def deviation(self, place: np.ndarray) -> float:
+        """Its standard deviation at one place."""
+        known = np.linalg.solve(self.L, self._kernel(place[None])[0])
+        return self.unit * float(np.sqrt(max(1.0 - known @ known, 0.0) * self.variance))
+
+    def top(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """Where it is highest between low [D] and high [D]."""
+        places = np.concatenate([np.zeros((1, len(low))), low + (high - low) * spread(len(low), STARTS)])
+        best = np.clip(places[np.argmax(self.heights(places))], low, high)
+
+        def fall(place: np.ndarray) -> tuple[float, np.ndarray]:
+            away = self.u - place
+            share = np.exp(-0.5 * np.sum(away**2, axis=1) / self.length**2) * self.alpha
+            return -float(share.sum()), -(share @ away) / self.length**2
+
+        options = {"maxiter": 30, "ftol": 1e-16, "gtol": 1e-13}
+        return minimize(
+            fall, best, jac=True, method="L-BFGS-B", bounds=list(zip(low, high, strict=True)), options=options
+        ).x
+
+
+@functools.cache
+def spread(size: int, count: int) -> np.ndarray:
+    """Places [count, size] spread over the unit cube, always the same."""
+    return qmc.Halton(size, scramble=False).random(count + 1)[1:]
+
+
+def spacing_of(rollouts: int, size: int) -> float:
+    """Distance between neighbouring ones of so many rollouts with `size` parameters, in standard units."""
+    return SIDE * max(rollouts, 1) ** (-1.0 / size)
+
+
+def repeats(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float]:
+    """Rows of x [N, D] to do again, which shows whether returns are noisy, and by how much repeated ones differ.
+
+    The best rollout and the middle one; none once two were repeated.
+    """
+    _, first, group = np.unique(x, axis=0, return_index=True, return_inverse=True)
+    group = group.ravel()
+    lowest, highest = np.full(len(first), np.inf), np.full(len(first), -np.inf)
+    np.minimum.at(lowest, group, y)
+    np.maximum.at(highest, group, y)
+    twice = np.bincount(group) > 1
+    differ = float(np.max((highest - lowest)[twice], initial=0.0))
+    order = np.argsort(-y, kind="stable")
+    missing = max(2 - int(twice.sum()), 0)
+    return np.array([i for i in order[[0, len(order) // 2]] if not twice[group[i]]], dtype=int)[:missing], differ
+
+
+def find_hills(ground: Ground, least: float, depth: float, wanted: int) -> list[Hill]:
+    """The hills, the highest first, until `wanted` of them have a rollout to do next.
+
+    A solution's return is at least `least`; a valley between two is deeper than `depth`.
+    """
+    tree = KDTree(ground.x)
+    hills: list[Hill] = []
+    going = 0
+    for row in _summits(ground, tree):
+        if going >= wanted:
+            break
+        hill = _look(ground, tree, row, least, hills)
+        if hill.state == KNOWN and ground.y[row] >= least:
+            hill = _apart(ground, hill, hills, depth)
+        hills.append(hill)
+        going += hill.next is not None
+    return hills
+
+
+def _summits(ground: Ground, tree: KDTree) -> list[int]:
+    """Rows of rollouts better than the typical one with no better one within the spacing, the best first."""
+    order = np.argsort(-ground.y, kind="stable")
+    rank = np.argsort(order, kind="stable")
+    order = order[ground.y[order] >= ground.typical]
+    near = tree.query_ball_point(ground.x[order], ground.spacing)
+    return [int(i) for i, others in zip(order, near, strict=True) if rank[others].min() == rank[i]]
+
+
+def _quadratic_size(size: int) -> int:
+    return (size + 1) * (size + 2) // 2
+
+
+def _model(ground: Ground, tree: KDTree, place: np.ndarray) -> tuple[Local, np.ndarray, float, np.ndarray]:
+    """The local model about a place [D], the distances of its rollouts, its unit of length, and their numbers."""
+    numbers = _quadratic_size(len(place))
+    distance, rows = tree.query(place, min(NEAREST * numbers, len(ground.y)))
+    unit = max(float(distance[min(numbers, len(distance) - 1)]), 1e-12)
+    return Local((ground.x[rows] - place) / unit, ground.y[rows]), distance, unit, rows
+
+
+def _box(ground: Ground, place: np.ndarray, reach: float) -> tuple[np.ndarray, np.ndarray]:
+    """How far one may go from a place: no farther than `reach` and the bounds [D] each."""
+    return np.maximum(-reach, np.minimum(ground.low - place, 0.0)), np.minimum(
+        reach, np.maximum(ground.high - place, 0.0)
+    )
+
+
+def _look(ground: Ground, tree: KDTree, row: int, least: float, higher: list[Hill]) -> Hill:
+    """What the rollouts beside a summit say."""
+    place, size = ground.x[row], ground.x.shape[1]
+    model, distance, unit, rows = _model(ground, tree, place)
+    if np.sum(distance < BESIDE * ground.spacing) < size + 2:
+        if _leads_to(ground, tree, place, higher):
+            return Hill(row, JOINED)
+        return Hill(row, NEW, _apart_from(ground, place, ground.x[rows]), ground.spacing)
+    reach = min(REACH * max(float(distance[min(size + 1, len(distance) - 1)]), 1e-12), ground.spacing)
+    low, high = (each / unit for each in _box(ground, place, reach))
+    at = model.top(low, high)
+    top = float(model.heights(at[None])[0])
+    gain = max(top - float(ground.y[row]), 0.0)
+    width = unit * model.length * float(np.sqrt(2.0 * gain / (model.unit * max(np.sqrt(model.variance), 1e-150))))
+    if gain <= ENOUGH * ground.scale:
+        return Hill(row, KNOWN, None, min(width, reach))
+    goes_on = np.any((at < low * (1.0 - 1e-9)) & (low * unit <= -0.99 * reach))
+    goes_on |= np.any((at > high * (1.0 - 1e-9)) & (high * unit >= 0.99 * reach))
+    if not goes_on and top + DOUBT * model.deviation(at) < least:
+        return Hill(row, LOW)
+    state = NEW if goes_on or gain > NEARLY * ground.scale else KNOWN
+    return Hill(row, state, np.clip(place + unit * at, ground.low, ground.high), min(width, reach))
+
+
+def _leads_to(ground: Ground, tree: KDTree, place: np.ndarray, higher: list[Hill]) -> bool:
+    """Whether a walk uphill on local models leads to another hill."""
+    tops = np.array([ground.x[each.row] for each in higher if each.state != JOINED])
+    if not len(tops):
+        return False
+    reach = 0.7 * ground.spacing
+    for _ in range(WALKS):
+        model, _, unit, _ = _model(ground, tree, place)
+        low, high = (each / unit for each in _box(ground, place, reach))
+        step = unit * model.top(low, high)
+        place = np.clip(place + step, ground.low, ground.high)
+        if np.max(np.abs(step)) < 0.95 * reach:
+            break
+    return bool(np.linalg.norm(tops - place, axis=1).min() < SAME * ground.spacing)
+
+
+def _apart_from(ground: Ground, place: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """The place within half the spacing of which least is known by the rollouts `known` [n, D]."""
+    reach = 0.5 * ground.spacing
+    low, high = _box(ground, place, reach)
+    places = low + (high - low) * spread(len(place), STARTS)
+
+    def kernel(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.exp(-0.5 * np.sum((a[:, None] - b[None]) ** 2, axis=-1) / (1.5 * reach) ** 2)
+
+    known = known - place
+    share = kernel(places, known)
+    K = kernel(known, known) + 1e-9 * np.eye(len(known))
+    left = 1.0 - np.sum(share * np.linalg.solve(K, share.T).T, axis=1)
+    return place + places[np.argmax(left)]
+
+
+def _apart(ground: Ground, hill: Hill, higher: list[Hill], depth: float) -> Hill:
+    """A known hill beside the higher ones next to it: one that has no valley to one of them is joined to it, and where
+    no rollout tells, one half-way between the two will.
+    """
+    others = [each.row for each in higher if each.state == KNOWN]
+    place, height = ground.x[hill.row], float(ground.y[hill.row])
+    distance = np.linalg.norm(ground.x[others] - place, axis=1)
+    for other in np.argsort(distance, kind="stable")[:NEIGHBOURS]:
+        way = ground.x[others[other]] - place
+        length = max(float(distance[other]), 1e-300)
+        away = ground.x - place
+        share = away @ way / length**2
+        aside = np.linalg.norm(away - share[:, None] * way, axis=1) / length
+        between = (share > MIDDLE[0]) & (share < MIDDLE[1]) & (aside < NARROW)
+        if not between.any():
+            return hill._replace(state=NEW, next=place + 0.5 * way)
+        if ground.y[between].min() > height - depth:
+            return Hill(hill.row, JOINED)
+    return hill
