@@ -25,6 +25,7 @@ from hpsde import (
     valleys,
 )
 from hpsde._shapes import Array
+from hpsde.climbing import Seen
 from hpsde.density import Mixture
 from hpsde.discovery import Found
 from hpsde.gating import Gate, GPGate
@@ -138,15 +139,21 @@ def reestimate(
     surveyed: Landscape | None,
     memory: Memory,
     settings: Settings,
+    looks: dict[bytes, Seen] | None = None,
 ) -> tuple[Estimate, Memory, StepInfo]:
-    """One pass of Algorithm 1's outer loop, from the rollouts D to the options and their gate."""
+    """One pass of Algorithm 1's outer loop, from the rollouts D to the options and their gate.
+
+    looks: what climbs have computed before (climbing.py), to be kept for the next pass.
+    """
     key_density, key_step = jax.random.split(key)
     # Compute the importance of each sample W~(s_i, xi_i).
     importance = compute_weights(data, memory.temperature, settings)
     # Estimate p(o | s_i, xi_i) through density estimation using W~.
     shown = None if surveyed is None else latent.show(data, surveyed)
     found = find_options(key_density, data, surveyed, shown, importance, memory, settings)
-    climbs = climb(data, return_temperature(data, importance, settings), surveyed, settings)
+    climbs = climb(
+        data, return_temperature(data, importance, settings), surveyed, settings, {} if seen is None else seen
+    )
     if climbs is not None:
         found = climbers.hold(found, data, climbs, memory.kept, option_places(data, memory))
     weighted = found.responsibilities * np.asarray(importance.weights)
@@ -207,11 +214,13 @@ def reestimate(
     return estimate, after, info
 
 
-def climb(data: Data, temperature: float, surveyed: Landscape | None, settings: Settings) -> climbers.Climbs | None:
+def climb(
+    data: Data, temperature: float, surveyed: Landscape | None, settings: Settings, looks: dict[bytes, Seen] | None
+) -> climbers.Climbs | None:
     """The climbs, where options are refined and returns are more than success or failure; None: there are none."""
     if not settings.refine or settings.density != "options" or (surveyed is not None and surveyed.binary):
         return None
-    return climbers.survey(data, temperature)
+    return climbers.survey(data, temperature, {} if looks is None else looks)
 
 
 def option_places(data: Data, memory: Memory) -> np.ndarray:

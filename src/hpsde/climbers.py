@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hpsde import climbing, discovery, latent, valleys
-from hpsde.climbing import KNOWN
+from hpsde.climbing import KNOWN, Seen
 from hpsde.gaussian import LinearGaussian
 from hpsde.latent import Latent
 from hpsde.refinement import NARROWEST
@@ -34,8 +34,11 @@ class Climbs(NamedTuple):
     summits: np.ndarray
 
 
-def survey(data: Data, temperature: float) -> Climbs | None:
-    """The climbs by these rollouts, with the T of f in units of the returns; None: there can be none."""
+def survey(data: Data, temperature: float, looks: dict[bytes, Seen]) -> Climbs | None:
+    """The climbs by these rollouts, with the T of f in units of the returns; None: there can be none.
+
+    looks: what models have shown before, which need not be computed again.
+    """
     usable, first = np.flatnonzero(data.mask), data.mask & data.initial
     size = data.parameters.shape[1]
     spacing = climbing.spacing_of(int(first.sum()), size)
@@ -43,7 +46,7 @@ def survey(data: Data, temperature: float) -> Climbs | None:
         return None
     x, y = data.parameters[usable], data.advantages[usable]
     low, high = data.limits or (np.full(size, -np.inf), np.full(size, np.inf))
-    ground = climbing.Ground(x, y, spacing, float(np.median(data.advantages[first])), low, high)
+    ground = climbing.Ground(x, y, spacing, float(np.median(data.advantages[first])), low, high, looks)
     again, differ = climbing.repeats(np.round(x, 9), y)
     if differ > climbing.REPEATED * ground.scale:
         return None

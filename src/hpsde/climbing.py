@@ -30,7 +30,7 @@ SAME = 0.3  # of the spacing: where the model leads so near another hill, it is 
 LENGTHS = (0.35, 0.7, 1.4, 2.8, 5.6)  # of the kernel, in distances to the nearest rollouts that fix a quadratic
 JITTER = 1e-12  # of the kernel's variance
 STARTS = 60  # places at which a model is looked at before it is climbed,
-WALKS = 8  # and steps of a walk on models
+WALKS, STRIDE = 8, 0.7  # steps of a walk on models at most, and how long each is, in spacings
 ENOUGH = 1e-8  # of the returns' range from typical to best: less is not worth a rollout
 NEARLY = 1e-2  # of it: where no more is to gain, a hill is known
 REPEATED = 1e-9  # of it, by which a repeated rollout may differ without being noise
@@ -40,8 +40,24 @@ NEIGHBOURS = 3  # higher hills next to each that it is compared with
 NEW, KNOWN, LOW, JOINED = range(4)  # a hill: not known yet, known up to NEARLY, no solution, another one's
 
 
+class Seen(NamedTuple):
+    """What a local model about a place shows: where it is highest within reach, relative to the place [D], how high
+    that is, and its standard deviation there; its kernel's length and signal; and whether it would go on rising.
+    """
+
+    step: np.ndarray
+    height: float
+    deviation: float
+    length: float
+    signal: float
+    goes_on: bool
+
+
 class Ground(NamedTuple):
-    """Rollouts x [N, D] with returns y [N], the distance between first ones, typical return, bounds [D] of x."""
+    """Rollouts x [N, D] with returns y [N], the distance between first ones, typical return, bounds [D] of x.
+
+    looks: what local models have shown so far, by the rollouts that they were of; most are the same the next time.
+    """
 
     x: np.ndarray
     y: np.ndarray
@@ -49,6 +65,7 @@ class Ground(NamedTuple):
     typical: float
     low: np.ndarray
     high: np.ndarray
+    looks: dict[bytes, Seen]
 
     @property
     def scale(self) -> float:
@@ -102,7 +119,7 @@ class Local:
     def deviation(self, place: np.ndarray) -> float:
         """Its standard deviation at one place."""
         known = np.linalg.solve(self.L, self._kernel(place[None])[0])
-        return self.unit * float(np.sqrt(max(1.0 - known @ known, 0.0) * self.variance))
+        return self.unit * float(np.sqrt(max(1.0 - float(known @ known), 0.0) * self.variance))
 
     def top(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
         """Where it is highest between low [D] and high [D]."""
@@ -180,12 +197,32 @@ def _quadratic_size(size: int) -> int:
     return (size + 1) * (size + 2) // 2
 
 
-def _model(ground: Ground, tree: KDTree, place: np.ndarray) -> tuple[Local, np.ndarray, float, np.ndarray]:
-    """The local model about a place [D], the distances of its rollouts, its unit of length, and their numbers."""
-    numbers = _quadratic_size(len(place))
+def _see(ground: Ground, tree: KDTree, place: np.ndarray, reach: float | None) -> tuple[Seen, float, np.ndarray]:
+    """What the model about a place [D] shows, how far it looks, and the distances of the nearest rollouts.
+
+    It looks as far as `reach`, or where that is None about as far as the nearest rollouts are.
+    """
+    size, numbers = len(place), _quadratic_size(len(place))
     distance, rows = tree.query(place, min(NEAREST * numbers, len(ground.y)))
-    unit = max(float(distance[min(numbers, len(distance) - 1)]), 1e-12)
-    return Local((ground.x[rows] - place) / unit, ground.y[rows]), distance, unit, rows
+    if reach is None:
+        reach = min(REACH * max(float(distance[min(size + 1, len(distance) - 1)]), 1e-12), ground.spacing)
+    key = b"".join(each.tobytes() for each in (place, np.float64(reach), ground.x[rows], ground.y[rows]))
+    if key not in ground.looks:
+        unit = max(float(distance[min(numbers, len(distance) - 1)]), 1e-12)
+        low, high = (each / unit for each in _box(ground, place, reach))
+        model = Local((ground.x[rows] - place) / unit, ground.y[rows])
+        at = model.top(low, high)
+        edge = (at <= low * (1.0 - 1e-9)) & (low * unit <= -0.99 * reach)
+        edge |= (at >= high * (1.0 - 1e-9)) & (high * unit >= 0.99 * reach)
+        ground.looks[key] = Seen(
+            step=unit * at,
+            height=float(model.heights(at[None])[0]),
+            deviation=model.deviation(at),
+            length=unit * model.length,
+            signal=model.unit * float(np.sqrt(model.variance)),
+            goes_on=bool(edge.any()),
+        )
+    return ground.looks[key], reach, distance
 
 
 def _box(ground: Ground, place: np.ndarray, reach: float) -> tuple[np.ndarray, np.ndarray]:
@@ -198,25 +235,20 @@ def _box(ground: Ground, place: np.ndarray, reach: float) -> tuple[np.ndarray, n
 def _look(ground: Ground, tree: KDTree, row: int, least: float, higher: list[Hill]) -> Hill:
     """What the rollouts beside a summit say."""
     place, size = ground.x[row], ground.x.shape[1]
-    model, distance, unit, rows = _model(ground, tree, place)
-    if np.sum(distance < BESIDE * ground.spacing) < size + 2:
+    beside = tree.query_ball_point(place, BESIDE * ground.spacing)
+    if len(beside) < size + 2:
         if _leads_to(ground, tree, place, higher):
             return Hill(row, JOINED)
-        return Hill(row, NEW, _apart_from(ground, place, ground.x[rows]), ground.spacing)
-    reach = min(REACH * max(float(distance[min(size + 1, len(distance) - 1)]), 1e-12), ground.spacing)
-    low, high = (each / unit for each in _box(ground, place, reach))
-    at = model.top(low, high)
-    top = float(model.heights(at[None])[0])
-    gain = max(top - float(ground.y[row]), 0.0)
-    width = unit * model.length * float(np.sqrt(2.0 * gain / (model.unit * max(np.sqrt(model.variance), 1e-150))))
+        return Hill(row, NEW, _apart_from(ground, place, ground.x[beside]), ground.spacing)
+    seen, reach, _ = _see(ground, tree, place, None)
+    gain = max(seen.height - float(ground.y[row]), 0.0)
+    width = min(seen.length * float(np.sqrt(2.0 * gain / max(seen.signal, 1e-150))), reach)
     if gain <= ENOUGH * ground.scale:
-        return Hill(row, KNOWN, None, min(width, reach))
-    goes_on = np.any((at < low * (1.0 - 1e-9)) & (low * unit <= -0.99 * reach))
-    goes_on |= np.any((at > high * (1.0 - 1e-9)) & (high * unit >= 0.99 * reach))
-    if not goes_on and top + DOUBT * model.deviation(at) < least:
+        return Hill(row, KNOWN, None, width)
+    if not seen.goes_on and seen.height + DOUBT * seen.deviation < least:
         return Hill(row, LOW)
-    state = NEW if goes_on or gain > NEARLY * ground.scale else KNOWN
-    return Hill(row, state, np.clip(place + unit * at, ground.low, ground.high), min(width, reach))
+    state = NEW if seen.goes_on or gain > NEARLY * ground.scale else KNOWN
+    return Hill(row, state, np.clip(place + seen.step, ground.low, ground.high), width)
 
 
 def _leads_to(ground: Ground, tree: KDTree, place: np.ndarray, higher: list[Hill]) -> bool:
@@ -224,13 +256,10 @@ def _leads_to(ground: Ground, tree: KDTree, place: np.ndarray, higher: list[Hill
     tops = np.array([ground.x[each.row] for each in higher if each.state != JOINED])
     if not len(tops):
         return False
-    reach = 0.7 * ground.spacing
     for _ in range(WALKS):
-        model, _, unit, _ = _model(ground, tree, place)
-        low, high = (each / unit for each in _box(ground, place, reach))
-        step = unit * model.top(low, high)
-        place = np.clip(place + step, ground.low, ground.high)
-        if np.max(np.abs(step)) < 0.95 * reach:
+        seen, *_ = _see(ground, tree, place, STRIDE * ground.spacing)
+        place = np.clip(place + seen.step, ground.low, ground.high)
+        if not seen.goes_on:
             break
     return bool(np.linalg.norm(tops - place, axis=1).min() < SAME * ground.spacing)
 

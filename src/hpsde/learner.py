@@ -16,6 +16,7 @@ from hpsde._shapes import Array
 from hpsde.algorithm import Memory, StepInfo, combinations, judged, reestimate, share_outside, with_slots
 from hpsde.ask_tell import DENSITY, Info, Learner, Proposal
 from hpsde.behaviours import History
+from hpsde.climbing import Seen
 from hpsde.doubts import Doubt, Signs, find_doubts
 from hpsde.features import FEATURE_NAMES, FeatureMap, make_features
 from hpsde.gating import GPGate, Optimism, draw_options, returns_in_use
@@ -65,6 +66,7 @@ class HPSDE(Learner):
         self._history = History(self.expected_rollouts)
         self._frame: Frame | None = None
         self._memory = Memory()
+        self._looks: dict[bytes, Seen] = {}  # what climbs have computed: a cache
         self._conditioned: tuple[int, gp.GP] | None = None  # the landscape's process, and after how many updates
 
     @double_precision
@@ -204,7 +206,9 @@ class HPSDE(Learner):
         P = combinations(surveyed)
         log_behaviour = self._log_behaviour(frame, usable, P)[usable]
         data = data._replace(log_behaviour=pad_rows(log_behaviour, len(data.mask)))
-        estimate, self._memory, step = reestimate(key_density, data, approximated, surveyed, memory, settings)
+        estimate, self._memory, step = reestimate(
+            key_density, data, approximated, surveyed, memory, settings, self._looks
+        )
         self.info = replace(self.info, **step._asdict())
         policy = HierarchicalPolicy(
             standard_options=estimate.options,

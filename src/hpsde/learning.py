@@ -25,6 +25,7 @@ from hpsde.tasks.task import TaskExtras, check_task, task_extras, task_from_func
 
 TOLERANCE = 1e-10
 BATCH, FEWEST_PARTS, MOST_PARTS = 50, 20, 40
+PARTS_OF_POINTS = 50  # without a context every rollout decides where the next one goes
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def iterate(
     """
     learning, evaluating = _Clock(), _Clock()
     first = learner.initial_rollouts if initial_rollouts is None else initial_rollouts
-    first, batch = check_count("initial_rollouts", first, 1), batch_size(rollouts, batch)
+    first, batch = check_count("initial_rollouts", first, 1), batch_size(rollouts, batch, learner.context_size)
     while (done := len(learner.rollouts)) < rollouts and learner.info.to_gain > tolerance:
         iteration = learner.rollouts.next_iteration
         n = min(first if done == 0 else batch, rollouts - done)
@@ -145,7 +146,7 @@ def learn(
     `rollouts` is how many there are in all, 1050 unless the task says otherwise: fewer where no more than `tolerance`,
     as a share of what the returns vary by, is left to gain (0: all are done). `initial_rollouts` is how many of them,
     by default 4 of 7, are drawn from `initial`; `batch` is how many there are between two learning steps, by default
-    50, but from a fortieth to a twentieth of all. Settings (`hpsde.Settings`) are given by name.
+    50, but from a fortieth to a twentieth of all, and without contexts a fiftieth. Settings (`hpsde.Settings`) are given by name.
     """
     if not hasattr(task, "evaluate"):
         task = task_from_function(task, initial=initial, contexts=contexts, batched=batched)
@@ -176,10 +177,14 @@ def check_tolerance(tolerance: float) -> float:
     return float(tolerance)
 
 
-def batch_size(rollouts: int, batch: int | None = None) -> int:
-    """Rollouts between two learning steps: those given, or 50, but from a fortieth to a twentieth of all."""
+def batch_size(rollouts: int, batch: int | None = None, context_size: int = 1) -> int:
+    """Rollouts between two learning steps: those given, or 50, but from a fortieth to a twentieth of all; without a
+    context a fiftieth.
+    """
     if batch is not None:
         return check_count("batch", batch, 1)
+    if not context_size:
+        return max(1, rollouts // PARTS_OF_POINTS)
     return max(1, min(BATCH, rollouts // FEWEST_PARTS), rollouts // MOST_PARTS)
 
 

@@ -108,7 +108,8 @@ def settings_of(runs: Iterable[Run]) -> dict[str, dict[str, dict[str, Any]]]:
         settings = getattr(learner, "settings", None)
         named = asdict(settings) if is_dataclass(settings) and not isinstance(settings, type) else {}
         named = {name: getattr(value, "__name__", value) for name, value in named.items()}
-        rollouts = {"initial_rollouts": learner.initial_rollouts, "rollouts": total, "batch": batch_size(total)}
+        batch = batch_size(total, context_size=learner.context_size)
+        rollouts = {"initial_rollouts": learner.initial_rollouts, "rollouts": total, "batch": batch}
         found[run.task][run.variant.name] = named | rollouts
     return found
 

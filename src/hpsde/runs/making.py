@@ -45,18 +45,19 @@ def make_config(
     if problem is not None:
         given |= {} if problem.bounds is None else {"bounds": problem.bounds}
         given |= problem.settings | ({} if problem.max_options is None else {"max_options": problem.max_options})
+    context_size = int(getattr(problem if task is None else task, "context_size"))  # noqa: B009 - of either
     config = RunConfig(
         run=uuid.uuid4().hex,
         name=str(task.name) if task is not None else (problem and problem.name) or name,
         problem=None if problem is None else problem.as_dict(),
-        context_size=int(getattr(problem if task is None else task, "context_size")),  # noqa: B009 - of either
+        context_size=context_size,
         parameter_size=int(getattr(problem if task is None else task, "parameter_size")),  # noqa: B009
         method=method,
         seed=check_count("seed", seed, 0),
         rollouts=total,
         initial_rollouts=first,
         expected_rollouts=total,
-        batch=batch_size(total, batch),
+        batch=batch_size(total, batch, context_size),
         chunk=check_count("chunk", chunk or (CHUNK if getattr(task, "batched", True) else 1), 1),
         measure=problem is not None and problem.task is not None if measure is None else measure,
         settings=storable_settings(given | settings),
