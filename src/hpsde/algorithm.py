@@ -151,9 +151,7 @@ def reestimate(
     # Estimate p(o | s_i, xi_i) through density estimation using W~.
     shown = None if surveyed is None else latent.show(data, surveyed)
     found = find_options(key_density, data, surveyed, shown, importance, memory, settings)
-    climbs = climb(
-        data, return_temperature(data, importance, settings), surveyed, settings, {} if seen is None else seen
-    )
+    climbs = climb(data, return_temperature(data, importance, settings), surveyed, settings, looks)
     if climbs is not None:
         found = climbers.hold(found, data, climbs, memory.kept, option_places(data, memory))
     weighted = found.responsibilities * np.asarray(importance.weights)
