@@ -12,7 +12,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format types pytest bench figures clean
+.PHONY: help install demo test check lint format types pytest bench figures clean
 
 help: ## list the targets
 	@echo "make TARGET, where TARGET is one of:"
@@ -32,6 +32,11 @@ demo: $(INSTALLED) ## learn a task with three solutions, draw it, and say what w
 	@$(BIN)/python examples/explain_demo.py demo/toy-triple demo/toy-triple.png
 
 test: lint types pytest ## lint, types and all tests: what must pass before a change goes in
+
+CORE := import weights weighing dual options gating features behaviours gp gp_axes gp_binary gp_directions gp_kernel
+
+check: lint types ## lint, types and the tests of the core's numbers: within a minute, for use while a change is made
+	JAX_PLATFORMS=cpu $(BIN)/pytest -n $(TEST_JOBS) --dist worksteal --max-worker-restart 0 $(CORE:%=tests/test_%.py)
 
 lint: $(INSTALLED) ## ruff: rules and format
 	$(BIN)/ruff check .

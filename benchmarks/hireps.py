@@ -3,7 +3,7 @@
     python benchmarks/hireps.py [--tasks toy-double ...] [--methods tuned defaults creps] [--seeds 10]
     python benchmarks/hireps.py --sweep [--tasks toy-double ...]
 
-`tuned` has the settings of `hpsde.baselines.TUNED` for the task. Rollouts are as many as the task says. Writes one row
+`tuned` has the settings of `hpsde.methods.TUNED` for the task. Rollouts are as many as the task says. Writes one row
 per run to benchmarks/results/hireps_runs.csv.
 
 `--sweep` is how these settings were found: the grid below, seeds 1000 and up, the greedy return on contexts drawn anew
@@ -26,8 +26,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from hpsde.baselines import CREPS, TUNED, HiREPS
+from hpsde.baselines.creps import CREPS
+from hpsde.baselines.hireps import HiREPS
 from hpsde.learning import Iteration, iterate, measure
+from hpsde.methods import TUNED
 from hpsde.tasks import make_task, task_extras
 
 RESULTS = Path(__file__).parent / "results"

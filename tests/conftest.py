@@ -1,22 +1,20 @@
 """Strict settings for all tests: 64 bit, no silent broadcasting, shapes checked at run time."""
 
-import atexit
 import os
-import shutil
-import tempfile
+from pathlib import Path
+
+import compiled
 
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-    # What one process compiles, the others and the commands they start need not. Nothing is kept in the home.
-    folder = tempfile.mkdtemp(prefix="hpsde-tests-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = folder
+    # What one process compiles, the others, the commands they start and the next run of the tests need not.
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(compiled.usable(Path(__file__).parents[1] / ".pytest_cache/compiled"))
 
 # Before numpy, scipy or jax are imported: they read these once.
 for name, value in {
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "JAX_PLATFORMS": "cpu",
-    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.3",
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.03",
 }.items():
     os.environ.setdefault(name, value)
 

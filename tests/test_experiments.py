@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 
 import handmade
 from hpsde import FileFormatError, InputError, UnknownNameError
-from hpsde.baselines import CREPS
+from hpsde.baselines.creps import CREPS
 from hpsde.cli import main
 from hpsde.experiments import benchmark, claims, figures, measures, plan, report, rows, runner
 from hpsde.experiments.plan import Claim, Experiment, Run, Variant

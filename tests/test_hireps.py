@@ -13,9 +13,12 @@ from scipy.stats import multivariate_normal
 import hpsde
 import small
 from hpsde import reps
-from hpsde.baselines import CREPS, TUNED, HiREPS, HiREPSSettings, hireps, hireps_dual
+from hpsde.baselines import hireps, hireps_dual
+from hpsde.baselines.creps import CREPS
+from hpsde.baselines.hireps import HiREPS, HiREPSSettings
 from hpsde.gating import SoftmaxGate
 from hpsde.gaussian import LinearGaussian
+from hpsde.methods import TUNED
 from hpsde.tasks import task_names
 
 EPSILON = 0.8

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hpsde import errors, learning, methods, tasks
     from hpsde.ask_tell import Proposal
-    from hpsde.baselines import CREPS, HiREPS, HiREPSSettings
+    from hpsde.baselines.creps import CREPS
+    from hpsde.baselines.hireps import HiREPS, HiREPSSettings
     from hpsde.distributions import Gaussian, Samples, Uniform
     from hpsde.doubts import Doubt
     from hpsde.errors import (
@@ -74,10 +75,10 @@ __all__ = [
 ]
 
 _MODULE_OF = {
-    "CREPS": "baselines",
+    "CREPS": "baselines.creps",
     "HPSDE": "learner",
-    "HiREPS": "baselines",
-    "HiREPSSettings": "baselines",
+    "HiREPS": "baselines.hireps",
+    "HiREPSSettings": "baselines.hireps",
     "AskTellError": "errors",
     "Doubt": "doubts",
     "FarReturnWarning": "errors",

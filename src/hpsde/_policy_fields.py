@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpsde._archive import NUMBERS, TRUTH_VALUES, WHOLE_NUMBERS
+from hpsde.gating import LARGEST_POINTS
 
 # Of these the exponential and its square are taken.
 LOGARITHMS = ("gate_log_lengths", "gate_log_signal", "gate_log_noise")
 LARGEST_LOGARITHM = 300.0
-LARGEST_POINTS = 24_576  # of a gate: a matrix of all pairs of them is computed on loading
 # Infinite where a parameter has none.
 BOUNDS = ("units_parameter_low", "units_parameter_high")
 

@@ -20,6 +20,7 @@ from hpsde.gaussian import LinearGaussian
 from hpsde.warp import Warp
 
 GATES = ("gp", "softmax", "marginal")
+LARGEST_POINTS = 24_576  # of a GP gate: a matrix of all pairs of them is computed when a policy is loaded
 
 
 class GPGate(NamedTuple):

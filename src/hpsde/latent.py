@@ -16,12 +16,12 @@ import numpy as np
 
 from hpsde import density, discovery, gaussian, gp, landscape, valleys, weights
 from hpsde._shapes import Array
+from hpsde.configuration import LatentSettings
 from hpsde.density import Mixture
 from hpsde.discovery import Found, Last
 from hpsde.embedding import LaplacianEigenmaps
 from hpsde.landscape import Landscape
 from hpsde.rollouts import Data
-from hpsde.settings import Settings
 from hpsde.weighing import weigh
 
 PER_NUMBER = 15  # rollouts for each number of an option and parameter, or features are not considered
@@ -41,7 +41,7 @@ class Latent(NamedTuple):
     new: bool = True  # sought by this very step
 
 
-def nothing_known(data: Data, settings: Settings) -> Latent:
+def nothing_known(data: Data, settings: LatentSettings) -> Latent:
     """One option that has all rollouts."""
     kept = np.arange(settings.max_options) == 0
     return Latent(kept, kept[:, None] * data.mask[None].astype(float))
@@ -73,7 +73,7 @@ def find_solutions(
     fresh: bool,
     importance: weights.ImportanceWeights,
     last: Last | None,
-    settings: Settings,
+    settings: LatentSettings,
 ) -> Latent:
     """The solutions that the landscape shows; `fresh` says that it is another than the last time."""
     process, chosen = shown.model.process, shown.chosen
@@ -102,7 +102,7 @@ def find_solutions(
 
 
 def choose_features(
-    key: Array, data: Data, surveyed: Landscape, candidates: Sequence[np.ndarray], settings: Settings
+    key: Array, data: Data, surveyed: Landscape, candidates: Sequence[np.ndarray], settings: LatentSettings
 ) -> int:
     """Which features [N, F] of the rollouts' contexts, the fewest first, suit the solutions that the landscape shows.
 
@@ -136,7 +136,7 @@ def _samples(
     process: gp.GP,
     share: np.ndarray,
     last: Last | None,
-    settings: Settings,
+    settings: LatentSettings,
 ) -> tuple[discovery.Given, np.ndarray]:
     """Samples of the landscape, and the rows of the rollouts whose contexts they are in."""
     size = data.contexts.shape[1]
@@ -177,7 +177,7 @@ def as_found(data: Data, found: Found) -> Latent:
 
 
 def sample_counts(
-    data: Data, rows: np.ndarray, scores: np.ndarray, temperature: float, settings: Settings
+    data: Data, rows: np.ndarray, scores: np.ndarray, temperature: float, settings: LatentSettings
 ) -> np.ndarray:
     """Weights exp((m - V(s)) / T) of samples with scores m in the contexts of these rows; they sum to the ESS."""
     every = np.ones(len(rows), dtype=bool)
@@ -219,7 +219,7 @@ def chain_starts(
 
 
 def estimate_density(
-    key: Array, data: Data, importance: weights.ImportanceWeights, last: Mixture | None, settings: Settings
+    key: Array, data: Data, importance: weights.ImportanceWeights, last: Mixture | None, settings: LatentSettings
 ) -> Latent:
     """The paper's form: joint Gaussians over the weighted rollouts, or over their Laplacian eigenmap.
 

@@ -14,16 +14,21 @@ from hpsde import gp, landscape, outliers, surface
 from hpsde._padding import pad_rows, padded_size
 from hpsde._precision import single
 from hpsde._shapes import Array
+from hpsde.configuration import ReturnModelSettings
 from hpsde.landscape import Landscape
 from hpsde.rollouts import Data
-from hpsde.settings import Settings
 from hpsde.surface import Surface
 from hpsde.warp import FINEST, Warp, clip_depth
 from hpsde.weighing import compute_weights, weigh
 
 
 def approximate_return(
-    key: Array, data: Data, spreads: np.ndarray, start: surface.Start, distrusted: np.ndarray, settings: Settings
+    key: Array,
+    data: Data,
+    spreads: np.ndarray,
+    start: surface.Start,
+    distrusted: np.ndarray,
+    settings: ReturnModelSettings,
 ) -> tuple[Surface | None, Data]:
     """The Gaussian process that approximates the return function, and the rollouts without those it cannot be true of.
 
@@ -52,7 +57,7 @@ def _suspects(found: Surface, data: Data) -> np.ndarray:
     return bad
 
 
-def _fit(key: Array, data: Data, spreads: np.ndarray, start: surface.Start, settings: Settings) -> Surface:
+def _fit(key: Array, data: Data, spreads: np.ndarray, start: surface.Start, settings: ReturnModelSettings) -> Surface:
     # Which returns are good, for the warp; pi_old is not known yet, and not needed for that.
     share = np.asarray(compute_weights(data, None, settings).weights)
     size = data.contexts.shape[1]
@@ -60,7 +65,7 @@ def _fit(key: Array, data: Data, spreads: np.ndarray, start: surface.Start, sett
     return surface.fit(key, *given, least_depth=least_depth(data, settings))
 
 
-def least_depth(data: Data, settings: Settings) -> float:
+def least_depth(data: Data, settings: ReturnModelSettings) -> float:
     """How far under the good returns others are told apart: a share of how far the first rollouts are.
 
     The good returns of a policy that has converged differ by next to nothing. Clipped that closely, all that is not
@@ -79,7 +84,7 @@ def survey(
     approximated: Surface | None,
     spreads: np.ndarray,
     last: Landscape | None,
-    settings: Settings,
+    settings: ReturnModelSettings,
 ) -> Landscape | None:
     """The landscape in which options are sought: the last one, or one whose kernel these rollouts have been fitted to.
 

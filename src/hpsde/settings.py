@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from hpsde._policy_fields import LARGEST_POINTS
 from hpsde.density import DENSITY_METHODS
 from hpsde.errors import InputError, UnknownNameError
 from hpsde.features import FEATURE_NAMES
-from hpsde.gating import GATES
+from hpsde.gating import GATES, LARGEST_POINTS
 from hpsde.options import UPDATES
 from hpsde.warp import WARPS
 from hpsde.weights import RETURN_FUNCTIONS

@@ -20,9 +20,9 @@ import numpy as np
 from hpsde import gp, gp_binary
 from hpsde._padding import pad_rows, padded_size
 from hpsde._shapes import Array, Float
+from hpsde.configuration import ReturnModelSettings, SurfaceSettings
 from hpsde.gp_axes import turned_axes
 from hpsde.gp_directions import few_directions, leading
-from hpsde.settings import Settings
 from hpsde.warp import Warp, fit_warp
 
 FEW_DIMENSIONS = 4  # of contexts and parameters together: up to here the process sees them along their own axes
@@ -88,7 +88,7 @@ def fit(
     mask: np.ndarray,
     spreads: np.ndarray,
     start: Start,
-    settings: Settings,
+    settings: SurfaceSettings,
     least_depth: float = 0.0,
 ) -> Surface:
     """The surface of rollouts [s, xi] [N, S + D], padded, with `share` [N] of weight for good returns.
@@ -116,7 +116,7 @@ def fit_scores(
     mask: np.ndarray,
     spreads: np.ndarray,
     start: Start,
-    settings: Settings,
+    settings: SurfaceSettings,
     smooth: bool = False,
 ) -> Surface:
     """The surface of rollouts whose scores [N] by that warp are known; 1 and 0 where they are success or failure.
@@ -239,7 +239,7 @@ def _likeliest_odds(z: np.ndarray, success: np.ndarray, mean: float, start: Star
     return gp_binary.fit_binary(z, success, mean, lengths, longest)
 
 
-def is_needed(settings: Settings) -> bool:
+def is_needed(settings: ReturnModelSettings) -> bool:
     """Whether anything asks for the process: the gate, the search for options or the options themselves."""
     return settings.gate == "gp" or settings.density == "options" or settings.model_step
 
@@ -250,7 +250,7 @@ def _find_axes(
     count: int,
     spreads: np.ndarray,
     start: Start,
-    settings: Settings,
+    settings: SurfaceSettings,
     smooth: bool = False,
 ) -> Start:
     """The start with its axes and its kernel: as they are, found again, or chosen anew."""
@@ -277,7 +277,7 @@ def _find_axes(
 
 
 def _choose_axes(
-    kinds: tuple[str, ...], z: np.ndarray, y: np.ndarray, spreads: np.ndarray, start: Start, settings: Settings
+    kinds: tuple[str, ...], z: np.ndarray, y: np.ndarray, spreads: np.ndarray, start: Start, settings: SurfaceSettings
 ) -> tuple[float, Start]:
     """The kind of axes with which rollouts left out are likeliest, and how likely they are, as by `_left_out`.
 
@@ -311,7 +311,7 @@ def _split(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return out, known, known[gp.fitting_subset(len(known), FIT_POINTS)]
 
 
-def _left_out(found: Start, z: np.ndarray, y: np.ndarray, settings: Settings) -> tuple[float, Start]:
+def _left_out(found: Start, z: np.ndarray, y: np.ndarray, settings: SurfaceSettings) -> tuple[float, Start]:
     """Nats for each rollout left out, and the start fitted to the others, with the share of variance it explains."""
     out, known, _ = _split(len(z))
     A, _ = _seen_by(found, z.shape[1])
@@ -327,7 +327,7 @@ def _left_out(found: Start, z: np.ndarray, y: np.ndarray, settings: Settings) ->
     return float(score), found._replace(hyperparameters=hyperparameters, held_out=float(explained))
 
 
-def _likelier_kernel(score: float, found: Start, z: np.ndarray, y: np.ndarray, settings: Settings) -> Start:
+def _likelier_kernel(score: float, found: Start, z: np.ndarray, y: np.ndarray, settings: SurfaceSettings) -> Start:
     """`found`, whose score that is, or the same with Matérn's kernel where it predicts rollouts left out better."""
     rough = _left_out(_with_kernel(found, "matern"), z, y, settings)
     return rough[1] if _predicts_better(rough, (score, found)) else found
@@ -338,7 +338,9 @@ def _with_kernel(start: Start, kernel: str) -> Start:
     return start if known is None else start._replace(hyperparameters=gp.with_kernel(known, kernel))
 
 
-def _axes_of(kind: str, z: np.ndarray, y: np.ndarray, spreads: np.ndarray, start: Start, settings: Settings) -> Start:
+def _axes_of(
+    kind: str, z: np.ndarray, y: np.ndarray, spreads: np.ndarray, start: Start, settings: SurfaceSettings
+) -> Start:
     """Axes of that kind, found from the start's where it has the same kind, and hyper-parameters to go on from."""
     hyperparameters: gp.Hyperparameters | None
     every = np.ones(len(z), dtype=bool)
@@ -373,7 +375,7 @@ def _seen_by(start: Start, size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _likeliest_process(
-    z: np.ndarray, y: np.ndarray, mask: np.ndarray, start: gp.Hyperparameters | None, settings: Settings
+    z: np.ndarray, y: np.ndarray, mask: np.ndarray, start: gp.Hyperparameters | None, settings: SurfaceSettings
 ) -> gp.Hyperparameters:
     """The likeliest hyper-parameters, found from some of the points; or the start's, if the likelihood of all points
     is higher there: what some points look like the others may contradict.
@@ -385,14 +387,14 @@ def _likeliest_process(
 
 
 def _likeliest(
-    z: np.ndarray, y: np.ndarray, mask: np.ndarray, start: gp.Hyperparameters | None, settings: Settings
+    z: np.ndarray, y: np.ndarray, mask: np.ndarray, start: gp.Hyperparameters | None, settings: SurfaceSettings
 ) -> tuple[gp.Hyperparameters, gp.FitInfo]:
     isotropic, points = settings.gp_axes == "isotropic", FIT_POINTS
     return gp.fit_hyperparameters(z, y, mask, start, isotropic=isotropic, fit_points=points, tolerance=TOLERANCE)
 
 
 def _first_hyperparameters(
-    z: np.ndarray, y: np.ndarray, mask: np.ndarray, spreads: np.ndarray, settings: Settings
+    z: np.ndarray, y: np.ndarray, mask: np.ndarray, spreads: np.ndarray, settings: SurfaceSettings
 ) -> gp.Hyperparameters:
     """The likeliest of fits from several starts, each with one length for all numbers as they were before whitening.
 

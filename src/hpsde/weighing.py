@@ -9,15 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from hpsde import weights
+from hpsde.configuration import WeighingSettings
 from hpsde.rollouts import Data
-from hpsde.settings import Settings
 
 LEAST_ESS = 0.05  # effective samples that the return weighting must leave, as a share of all rollouts
 LEAST_PER_NUMBER, MOST_LEAST = 3.0, 0.25  # or so many for every number and one more, but no more than that share
 ESS_FLOOR = 0.3  # effective samples that importance weighting alone must leave, as a share of all rollouts
 
 
-def compute_weights(data: Data, temperature: float | None, settings: Settings) -> weights.ImportanceWeights:
+def compute_weights(data: Data, temperature: float | None, settings: WeighingSettings) -> weights.ImportanceWeights:
     """W~ of every rollout; see weights.py. `temperature` is that of the first rollouts, where it is known already."""
     log_f = np.zeros(len(data.mask))
     log_f[data.mask] = weights.log_return_function(settings.f, data.returns[data.mask])
@@ -29,7 +29,7 @@ def compute_weights(data: Data, temperature: float | None, settings: Settings) -
 
 
 def weigh(
-    log_f: np.ndarray, data: Data, temperature: float | None, baseline: bool, settings: Settings
+    log_f: np.ndarray, data: Data, temperature: float | None, baseline: bool, settings: WeighingSettings
 ) -> weights.ImportanceWeights:
     """Weights by log f / T [N], less a baseline over the contexts; T is found where it is not given."""
     return _importance_weights(
@@ -56,7 +56,7 @@ def wanted_ess(data: Data) -> float:
     return max(LEAST_ESS * count, min(LEAST_PER_NUMBER * (dimensions + 1), MOST_LEAST * count))
 
 
-def return_temperature(data: Data, importance: weights.ImportanceWeights, settings: Settings) -> float:
+def return_temperature(data: Data, importance: weights.ImportanceWeights, settings: WeighingSettings) -> float:
     """T in units of the returns: that of f, or where f has none there, the deviation of the weighted returns."""
     if settings.f in ("advantage", "exp"):
         return float(importance.temperature)

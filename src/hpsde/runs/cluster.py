@@ -2,14 +2,19 @@
 
 The task travels as bytes that dask keeps as the result of a task of its own: fetched once by each worker, and made
 again should all workers that hold it be lost. Jobs are the same whenever they run, so running one twice is harmless.
+
+A worker does what it was given, whatever becomes of the driver's wishes. So the cluster is given no more jobs than it
+has threads, and twice as many where jobs are short: after `stop` no thread starts another job that takes time.
 """
 
 from __future__ import annotations
 
 import contextlib
 import queue
+import time
 import uuid
 import warnings
+from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,8 +24,12 @@ from hpsde.runs.jobs import Job, Outcome, check_timeout, evaluate_job, failed_ou
 from hpsde.runs.shipping import packed_task, unpacked_task
 
 CONNECT_SECONDS = 10.0
+SHORT_SECONDS = 0.1
+"""Where the last job was shorter, every thread gets one job in advance, so that it need not wait for the driver."""
 _POLL_SECONDS = 0.2
 """How often `run` looks whether it was stopped."""
+_COUNT_SECONDS = 1.0
+"""How often `run` looks how many threads the workers have: they come and go."""
 _WITHOUT_RESULT = ("error", "cancelled")
 """What dask calls futures that come to no result. Others do; one that is "lost" is being computed again."""
 
@@ -43,6 +52,8 @@ class Cluster:
         self._pending: dict[str, tuple[Job, Any]] = {}
         self._done: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._stopped = False
+        self._depth = 1
+        self._counted = 0.0
         self.under_way = 0
         self.workers = max(self._threads(), 1)
 
@@ -86,16 +97,24 @@ class Cluster:
 
     def _evaluated(self, jobs: Sequence[Job], killed: list[Job]) -> Iterator[Outcome]:
         """The outcomes of the jobs but for those that are added to `killed`."""
-        for job in jobs:
-            self._submit(job)
-        trimmed = False
-        while self._pending:
+        waiting, trimmed = deque(jobs), False
+        while self._pending or (waiting and not self._stopped):
+            self._fill(waiting)
             if self._stopped and not trimmed:
                 self._cancel(self._not_started())
                 trimmed = True
             done = self._next_done()
-            yield from self._gather(done)
+            outcomes = self._gather(done)
+            self._fill(waiting)
+            yield from outcomes
             killed += [self._killed_job(key) for key in done if key in self._pending]
+
+    def _fill(self, waiting: deque[Job]) -> None:
+        """Hand out waiting jobs: one to every thread, then one in advance where jobs are short."""
+        if waiting and time.monotonic() - self._counted > _COUNT_SECONDS:
+            self.workers, self._counted = max(self._threads(), 1), time.monotonic()
+        while waiting and not self._stopped and len(self._pending) < self.workers * self._depth:
+            self._submit(waiting.popleft())
 
     def _submit(self, job: Job) -> None:
         with self._scheduler_errors():
@@ -121,6 +140,8 @@ class Cluster:
         keys = [key for key in keys if self._pending[key][1].status not in _WITHOUT_RESULT]
         with self._scheduler_errors():
             outcomes = self._client.gather([self._pending[key][1] for key in keys], errors="skip") if keys else []
+        if outcomes:
+            self._depth = 2 if outcomes[-1].seconds < SHORT_SECONDS else 1
         arrived = {outcome.ids for outcome in outcomes}
         for key in keys:
             if self._pending[key][0].ids in arrived:
