@@ -40,7 +40,7 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
 import numpy as np
 
 import hpsde
-from hpsde._archive import write_arrays
+from hpsde.base.archive import write_arrays
 from hpsde.cli import main as command
 from hpsde.problems import read_problem
 from hpsde.runs.config import read_config

@@ -26,7 +26,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
-from hpsde._precision import double_precision
+from hpsde.base.precision import double_precision
 from hpsde.gp import DEFAULT_BOUNDS, Hyperparameters, condition, fit_hyperparameters, option_moments
 
 DIMENSIONS = 8

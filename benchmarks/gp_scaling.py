@@ -26,9 +26,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from hpsde._precision import double_precision
+from hpsde.base.precision import double_precision
 from hpsde.gp import Hyperparameters, condition, condition_by_lapack, option_moments
-from hpsde.gp_lapack import lapack_likelihood
+from hpsde.gp.lapack import lapack_likelihood
 
 DIMENSIONS, OPTIONS, CONTEXTS = 8, 10, 200
 

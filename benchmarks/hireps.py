@@ -26,8 +26,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from hpsde.baselines.creps import CREPS
-from hpsde.baselines.hireps import HiREPS
+from hpsde.learners.creps import CREPS
+from hpsde.learners.hireps import HiREPS
 from hpsde.learning import Iteration, iterate, measure
 from hpsde.methods import TUNED
 from hpsde.tasks import make_task, task_extras

@@ -11,14 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 
-from hpsde import discovery, gaussian, gp, landscape, latent, return_model, valleys
-from hpsde._precision import double_precision
+from hpsde import gp
+from hpsde.base.precision import double_precision
 from hpsde.plots import COLOURS
-from hpsde.rollouts import Data, fit_units
 from hpsde.settings import Settings
-from hpsde.surface import Start
+from hpsde.steps import discovery, gaussian, landscape, latent, return_model, valleys
+from hpsde.steps.rollouts import Data, fit_units
+from hpsde.steps.surface import Start
+from hpsde.steps.weighing import compute_weights
 from hpsde.tasks import make_task
-from hpsde.weighing import compute_weights
 
 ROLLOUTS = 384  # initial ones; nothing else is needed to find the solutions here
 CONTEXT = 0.4  # of the right panel

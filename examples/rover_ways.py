@@ -5,7 +5,7 @@ import sys
 import numpy as np
 from matplotlib.figure import Figure
 
-from hpsde import plot_rover
+from hpsde.plots import rover as plot_rover
 from hpsde.tasks import make_task
 
 task = make_task("rover")

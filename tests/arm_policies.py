@@ -5,11 +5,11 @@ from functools import cache
 import jax.numpy as jnp
 import numpy as np
 
-from hpsde.features import Linear
-from hpsde.gating import SoftmaxGate
-from hpsde.gaussian import LinearGaussian
-from hpsde.policy import HierarchicalPolicy
-from hpsde.rollouts import Units
+from hpsde.policy.hierarchical import HierarchicalPolicy
+from hpsde.steps.features import Linear
+from hpsde.steps.gating import SoftmaxGate
+from hpsde.steps.gaussian import LinearGaussian
+from hpsde.steps.rollouts import Units
 from hpsde.tasks import make_task
 from hpsde.tasks.kinematics import KUKA_LWR
 from hpsde.tasks.reach import KUKA_POSTURES, nearest_angles

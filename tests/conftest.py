@@ -29,7 +29,7 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 # mypy, an int will do where a float is wanted.
 install_import_hook("hpsde", "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
 
-from hpsde._room import make_room
+from hpsde.base.program_memory import make_room
 
 
 @pytest.fixture(scope="module", autouse=True)

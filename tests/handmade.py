@@ -5,14 +5,15 @@ import io
 import jax.numpy as jnp
 import numpy as np
 
-from hpsde import gp, gp_binary
-from hpsde.doubts import Doubt
-from hpsde.features import Linear
-from hpsde.gating import GPGate, MarginalGate, SoftmaxGate
-from hpsde.gaussian import LinearGaussian
-from hpsde.policy import HierarchicalPolicy
-from hpsde.rollouts import Units
-from hpsde.warp import Warp
+from hpsde import gp
+from hpsde.gp import binary as gp_binary
+from hpsde.gp.warp import Warp
+from hpsde.policy.doubts import Doubt
+from hpsde.policy.hierarchical import HierarchicalPolicy
+from hpsde.steps.features import Linear
+from hpsde.steps.gating import GPGate, MarginalGate, SoftmaxGate
+from hpsde.steps.gaussian import LinearGaussian
+from hpsde.steps.rollouts import Units
 
 KEPT = np.array([True, False, True, False])
 DOUBTS = (

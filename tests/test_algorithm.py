@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from hpsde import algorithm, discovery, landscape, latent
+from hpsde import algorithm
 from hpsde.algorithm import (
     LEAST_EFFECTIVE,
     SEARCH_GROWTH,
@@ -22,15 +22,16 @@ from hpsde.algorithm import (
     train_options,
     widest,
 )
-from hpsde.gating import GPGate, MarginalGate, SoftmaxGate
-from hpsde.gaussian import LinearGaussian, means
-from hpsde.landscape import View
-from hpsde.latent import Latent
-from hpsde.return_model import approximate_return, survey
-from hpsde.rollouts import Data
 from hpsde.settings import Settings
-from hpsde.surface import Start
-from hpsde.weighing import compute_weights
+from hpsde.steps import discovery, landscape, latent
+from hpsde.steps.gating import GPGate, MarginalGate, SoftmaxGate
+from hpsde.steps.gaussian import LinearGaussian, means
+from hpsde.steps.landscape import View
+from hpsde.steps.latent import Latent
+from hpsde.steps.return_model import approximate_return, survey
+from hpsde.steps.rollouts import Data
+from hpsde.steps.surface import Start
+from hpsde.steps.weighing import compute_weights
 
 KEY = jax.random.key(0)
 ROWS, COUNT, FIRST, S, D, O = 128, 120, 90, 1, 2, 3

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from handmade import by_hand, fields, rewrite
-from hpsde import FileFormatError, _policy_fields, load_policy
-from hpsde._archive import read_arrays, write_arrays
+from hpsde import FileFormatError, load_policy
+from hpsde.base.archive import read_arrays, write_arrays
+from hpsde.policy import fields as _policy_fields
 
 
 @pytest.fixture(scope="module")

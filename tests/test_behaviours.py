@@ -7,9 +7,9 @@ import scipy.stats
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.integrate import simpson
 
-from hpsde import behaviours
-from hpsde.behaviours import Behaviour, History, log_gate, log_mixture, make_behaviour
-from hpsde.gaussian import LinearGaussian
+from hpsde.steps import behaviours
+from hpsde.steps.behaviours import Behaviour, History, log_gate, log_mixture, make_behaviour
+from hpsde.steps.gaussian import LinearGaussian
 
 F = D = 1
 SLOTS = 3  # of which a gate may never choose some

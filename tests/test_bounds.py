@@ -8,12 +8,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import integrate, stats
 
 import hpsde
-from hpsde import CREPS, HPSDE, HiREPS, InputError, Uniform, gaussian, load_policy
-from hpsde.bounds import Within, bounds_text, make_bounds, read_bounds
+from hpsde import CREPS, HPSDE, HiREPS, InputError, Uniform, load_policy
 from hpsde.cli import main
-from hpsde.gaussian import LinearGaussian, cut
-from hpsde.initial import FromDistribution, make_initial
 from hpsde.runs.run import Run
+from hpsde.steps import gaussian
+from hpsde.steps.bounds import Within, bounds_text, make_bounds, read_bounds
+from hpsde.steps.gaussian import LinearGaussian, cut
+from hpsde.steps.initial import FromDistribution, make_initial
 
 LOW, HIGH = np.array([-1.0, -0.5]), np.array([0.8, 2.0])
 

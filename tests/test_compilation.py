@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from hpsde._compilations import count_compilations
-from hpsde._padding import padded_size
+from hpsde.base.compilations import count_compilations
+from hpsde.base.padding import padded_size
 from hpsde.learning import iterate
 from hpsde.methods import make_learner
 from hpsde.tasks.toy import toy_double

@@ -8,8 +8,8 @@ import hpsde
 import small
 from hpsde.learning import iterate, measure
 from hpsde.methods import DEFAULT_METHOD, METHODS, make_learner
-from hpsde.rollouts import INITIAL
 from hpsde.settings import Settings
+from hpsde.steps.rollouts import INITIAL
 from hpsde.tasks import make_task, task_extras, task_names
 
 TOYS = [name for name in task_names() if name.startswith("toy-")]

@@ -10,12 +10,13 @@ from scipy.special import digamma, gammaln, multigammaln
 from scipy.stats import multivariate_normal, multivariate_t
 from sklearn.mixture import GaussianMixture
 
-from hpsde import density, mixture_em
-from hpsde.density import DENSITY_METHODS, Mixture, Prior
 from hpsde.errors import UnknownNameError
-from hpsde.mixture import inverse_and_log_determinant, log_determinant, natural_parameters
-from hpsde.mixture_search import CHUNK, collect, make_points
-from hpsde.mixture_start import pick, seed_responsibilities, start_sizes
+from hpsde.mixture import em as mixture_em
+from hpsde.mixture import estimation as density
+from hpsde.mixture.estimation import DENSITY_METHODS, Mixture, Prior
+from hpsde.mixture.posterior import inverse_and_log_determinant, log_determinant, natural_parameters
+from hpsde.mixture.search import CHUNK, collect, make_points
+from hpsde.mixture.start import pick, seed_responsibilities, start_sizes
 
 ROWS, OPTIONS = 384, 8  # one shape for most fits, so that they are compiled once
 m_step, e_step, lower_bound = map(jax.jit, (density.m_step, density.e_step, density.lower_bound))

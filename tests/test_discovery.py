@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from hpsde import discovery, gp
-from hpsde.discovery import (
+from hpsde import gp
+from hpsde.mixture.conditional import Fit, Posterior
+from hpsde.steps import discovery
+from hpsde.steps.discovery import (
     Given,
     Groups,
     Last,
@@ -16,10 +18,9 @@ from hpsde.discovery import (
     tolerance,
     whole_components,
 )
-from hpsde.gaussian import LinearGaussian, means
-from hpsde.landscape import View
-from hpsde.policy_mixture import Fit, Posterior
-from hpsde.valleys import Model
+from hpsde.steps.gaussian import LinearGaussian, means
+from hpsde.steps.landscape import View
+from hpsde.steps.valleys import Model
 
 LENGTH, O = 0.5, 4
 VIEW = View(np.eye(1) / LENGTH, np.eye(1) * LENGTH)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from hpsde.distributions import Distribution, Gaussian, Samples, Uniform, as_distribution
+from hpsde.base.distributions import Distribution, Gaussian, Samples, Uniform, as_distribution
 from hpsde.errors import InputError
 
 COVARIANCE = np.array([[2.0, 0.6], [0.6, 0.5]])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import small
-from hpsde.doubts import Signs, find_doubts
+from hpsde.policy.doubts import Signs, find_doubts
 
 GOOD = Signs(
     explained=0.9,

@@ -9,7 +9,7 @@ import scipy.stats
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import logsumexp
 
-from hpsde import dual, reps
+from hpsde.steps import dual, reps
 
 N, F, EPSILON = 40, 2, 0.7
 solve = jax.jit(reps.solve)

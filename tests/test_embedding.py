@@ -6,9 +6,9 @@ import scipy.linalg
 import scipy.sparse.csgraph
 from scipy.spatial.distance import cdist
 
-from hpsde import embedding
-from hpsde.embedding import LaplacianEigenmaps
 from hpsde.errors import InputError
+from hpsde.mixture import eigenmaps as embedding
+from hpsde.mixture.eigenmaps import LaplacianEigenmaps
 
 
 def ring(n):

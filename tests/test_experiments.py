@@ -11,12 +11,12 @@ from numpy.testing import assert_allclose
 
 import handmade
 from hpsde import FileFormatError, InputError, UnknownNameError
-from hpsde.baselines.creps import CREPS
 from hpsde.cli import main
 from hpsde.experiments import benchmark, claims, figures, measures, plan, report, rows, runner
 from hpsde.experiments.plan import Claim, Experiment, Run, Variant
 from hpsde.experiments.rows import DONE, FAILED
 from hpsde.experiments.statistics import FAILS, HOLDS, UNDECIDED
+from hpsde.learners.creps import CREPS
 from hpsde.runs.files import read_csv, read_json
 from hpsde.tasks import make_task
 

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import Ridge
 
 from hpsde.errors import InputError, UnknownNameError
-from hpsde.features import (
+from hpsde.steps.features import (
     LOW,
     Custom,
     Linear,

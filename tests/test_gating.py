@@ -12,12 +12,22 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
 from sklearn.linear_model import LogisticRegression
 
-from hpsde import gating, gp
+from hpsde import gp
 from hpsde.errors import UnknownNameError
-from hpsde.gating import GPGate, MarginalGate, Optimism, SoftmaxGate, draw_options, fit_marginal, fit_softmax, scores
-from hpsde.gaussian import LinearGaussian
-from hpsde.gp_model import JITTER
-from hpsde.warp import CLIP, WARPS, Warp, fit_warp
+from hpsde.gp.model import JITTER
+from hpsde.gp.warp import CLIP, WARPS, Warp, fit_warp
+from hpsde.steps import gating
+from hpsde.steps.gating import (
+    GPGate,
+    MarginalGate,
+    Optimism,
+    SoftmaxGate,
+    draw_options,
+    fit_marginal,
+    fit_softmax,
+    scores,
+)
+from hpsde.steps.gaussian import LinearGaussian
 
 O, N, F = 3, 90, 2
 IDENTITY = Warp(np.array([0.0, 1.0]), np.array([0.0, 1.0]))

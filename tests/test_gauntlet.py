@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from handmade import by_hand
-from hpsde.distributions import Uniform
+from hpsde.base.distributions import Uniform
 from hpsde.errors import InputError, UnknownNameError
 from hpsde.tasks import Solution, Task, TaskExtras, make_task, task_extras
 from hpsde.tasks.gauntlet import CELLS, niching

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
-from hpsde._padding import pad_rows
+from hpsde.base.padding import pad_rows
 from hpsde.errors import InputError, UnknownNameError
 from hpsde.gp import (
     Bounds,
@@ -26,10 +26,10 @@ from hpsde.gp import (
     predict,
     spread_subset,
 )
-from hpsde.gp_lapack import condition_by_lapack, lapack_likelihood
-from hpsde.gp_likelihood import jax_likelihood
-from hpsde.gp_likelihood import log_evidence as compiled_log_evidence
-from hpsde.gp_model import JITTER, inverse_from_cholesky
+from hpsde.gp.lapack import condition_by_lapack, lapack_likelihood
+from hpsde.gp.likelihood import jax_likelihood
+from hpsde.gp.likelihood import log_evidence as compiled_log_evidence
+from hpsde.gp.model import JITTER, inverse_from_cholesky
 
 LIKELIHOODS = {"lapack": lapack_likelihood, "jax": jax_likelihood}
 

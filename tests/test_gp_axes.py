@@ -4,11 +4,12 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.testing import assert_allclose
 
-from hpsde import gating, gp
-from hpsde.gating import GPGate
-from hpsde.gaussian import LinearGaussian
-from hpsde.gp_axes import LENGTHS, mean_gradients, turned_axes
-from hpsde.warp import Warp
+from hpsde import gp
+from hpsde.gp.axes import LENGTHS, mean_gradients, turned_axes
+from hpsde.gp.warp import Warp
+from hpsde.steps import gating
+from hpsde.steps.gating import GPGate
+from hpsde.steps.gaussian import LinearGaussian
 
 DIRECTION = np.array([3.0, -2.0, 1.0, 0.5]) / np.sqrt(14.25)
 

@@ -9,8 +9,9 @@ from scipy.special import expit, logit
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from hpsde import gp, gp_binary
-from hpsde.gp_lapack import noise_free_covariance
+from hpsde import gp
+from hpsde.gp import binary as gp_binary
+from hpsde.gp.lapack import noise_free_covariance
 
 LENGTHS, SIGNAL = np.array([0.7, 1.5]), 2.5
 KERNEL = gp.Hyperparameters(jnp.log(jnp.asarray(LENGTHS)), jnp.log(jnp.asarray(SIGNAL)), jnp.log(jnp.asarray(1e-3)))

@@ -8,16 +8,17 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
-from hpsde import gp, valleys
-from hpsde._precision import single
-from hpsde._tree import build, flatten
+from hpsde import gp
+from hpsde.base.precision import single
+from hpsde.base.tree import build, flatten
 from hpsde.errors import UnknownNameError
-from hpsde.gp_axes import mean_gradients, turned_axes
-from hpsde.gp_kernel import KINDS, MATERN, SQUARED_EXPONENTIAL, correlation, slope
-from hpsde.gp_lapack import lapack_likelihood, noise_free_covariance
-from hpsde.gp_likelihood import jax_likelihood
-from hpsde.gp_model import JITTER
+from hpsde.gp.axes import mean_gradients, turned_axes
+from hpsde.gp.kernel import KINDS, MATERN, SQUARED_EXPONENTIAL, correlation, slope
+from hpsde.gp.lapack import lapack_likelihood, noise_free_covariance
+from hpsde.gp.likelihood import jax_likelihood
+from hpsde.gp.model import JITTER
 from hpsde.runs.state import CLASSES
+from hpsde.steps import valleys
 
 LIKELIHOODS = {"lapack": lapack_likelihood, "jax": jax_likelihood}
 N, S, D = 60, 1, 2

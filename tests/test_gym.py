@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
-from hpsde.distributions import Gaussian, Samples, Uniform
+from hpsde.base.distributions import Gaussian, Samples, Uniform
 from hpsde.errors import InputError
 from hpsde.tasks import Task, check_task, task_extras
 from hpsde.tasks import gym as gym_module

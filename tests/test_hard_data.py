@@ -6,7 +6,7 @@ import pytest
 import hpsde
 import small
 from hpsde import AskTellError, InputError, LearningError
-from hpsde.rollouts import INITIAL
+from hpsde.steps.rollouts import INITIAL
 
 COPIES = hpsde.Samples([[0.6], [-0.55]])
 

@@ -12,13 +12,13 @@ from scipy.stats import multivariate_normal
 
 import hpsde
 import small
-from hpsde import reps
-from hpsde.baselines import hireps, hireps_dual
-from hpsde.baselines.creps import CREPS
-from hpsde.baselines.hireps import HiREPS, HiREPSSettings
-from hpsde.gating import SoftmaxGate
-from hpsde.gaussian import LinearGaussian
+from hpsde.learners import hireps, hireps_dual
+from hpsde.learners.creps import CREPS
+from hpsde.learners.hireps import HiREPS, HiREPSSettings
 from hpsde.methods import TUNED
+from hpsde.steps import reps
+from hpsde.steps.gating import SoftmaxGate
+from hpsde.steps.gaussian import LinearGaussian
 from hpsde.tasks import task_names
 
 EPSILON = 0.8

@@ -10,22 +10,42 @@ import pytest
 import hpsde
 
 PACKAGE = Path(hpsde.__file__).parent
+# What each room may import beside itself, and what these may import in turn. A room is a folder, or a module beside it.
+ROOMS = {
+    "errors": "",
+    "base": "errors",
+    "gp": "base",
+    "mixture": "base",
+    "tasks": "base",
+    "steps": "gp mixture",
+    "policy": "steps",
+    "settings": "steps",
+    "algorithm": "settings",
+    "learners": "algorithm policy",
+    "methods": "learners tasks",
+    "learning": "methods",
+    "problems": "steps tasks",
+    "runs": "learning problems",
+    "plots": "policy tasks",
+    "sklearn": "mixture",
+    "__init__": "runs",
+    "experiments": "runs plots",
+    "commands": "experiments __init__",
+    "cli": "commands",
+    "__main__": "cli",
+}
+FIRST_LEVEL = 12  # modules beside the folders, at most
 EXTRAS = ("tasks/gym.py", "tasks/mujoco_arm.py")  # tasks that need an extra, imported when used
-FOLDERS = ("commands/", "runs/", "experiments/")
 # The shells: the command, the pictures and the scikit-learn estimator may import more, and only when used.
 SHELLS = (
     "cli.py",
     "__main__.py",
-    "plots.py",
-    "plot_maps.py",
-    "plot_slices.py",
-    "plot_style.py",
-    "plot_routes.py",
-    "plot_rover.py",
-    "plot_arm.py",
-    "_progress.py",
+    "base/progress.py",
     "sklearn.py",
-    *FOLDERS,
+    "commands/",
+    "experiments/",
+    "plots/",
+    "runs/",
     *EXTRAS,
 )
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
@@ -96,27 +116,31 @@ print("loaded:", *(m for m in ("jax", "numpy", "scipy", "matplotlib") if m in sy
 
 @pytest.mark.parametrize("name", CORE)
 def test_core_imports_only_jax_numpy_scipy(name):
-    allowed = ALLOWED | ({"jaxtyping"} if name == "_shapes.py" else set())
+    allowed = ALLOWED | ({"jaxtyping"} if name == "base/shapes.py" else set())
     foreign = {module.split(".")[0] for module in imports(name)} - allowed - set(sys.stdlib_module_names)
     assert not foreign, f"{name} imports {sorted(foreign)}"
 
 
-@pytest.mark.parametrize("name", CORE)
-def test_core_imports_no_shell(name):
-    shells = {
-        "hpsde.cli",
-        "hpsde.commands",
-        "hpsde.plots",
-        "hpsde.plot_maps",
-        "hpsde.plot_slices",
-        "hpsde.plot_style",
-        "hpsde.plot_routes",
-        "hpsde.plot_arm",
-        "hpsde.sklearn",
-        "hpsde.runs",
-        "hpsde.experiments",
-    }
-    assert not imports(name) & shells
+def room_of(module: str) -> str:
+    """The room of a module by its full name, such as steps of hpsde.steps.weights; that of hpsde itself is __init__."""
+    return [*module.split("."), "__init__"][1]
+
+
+def reachable(room: str) -> set[str]:
+    """The room, those it may import, those they may import, and so on."""
+    return {room}.union(*(reachable(other) for other in ROOMS[room].split()))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_room_imports_only_rooms_below_it(name):
+    allowed = reachable(name.split("/")[0].removesuffix(".py"))
+    above = {module for module in imports(name) if module.split(".")[0] == "hpsde" and room_of(module) not in allowed}
+    assert not above, f"{name} imports {sorted(above)}"
+
+
+def test_rooms_are_those_of_the_table_and_few_modules_stand_outside():
+    assert {name.split("/")[0].removesuffix(".py") for name in MODULES} == set(ROOMS)
+    assert len([name for name in MODULES if "/" not in name]) <= FIRST_LEVEL
 
 
 def test_imports_go_one_way():
@@ -136,11 +160,3 @@ def test_imports_go_one_way():
 
     for module in graph:
         visit(module, ())
-
-
-def test_tasks_import_no_learner():
-    own = {name for name in CORE if name.startswith("tasks/")}
-    assert own
-    for name in own:
-        learners = {"learner", "algorithm", "policy", "methods", "learning", "density", "gating", "options"}
-        assert not imports(name) & {f"hpsde.{learner}" for learner in learners}, name

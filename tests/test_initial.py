@@ -8,7 +8,7 @@ import scipy.stats
 import hpsde
 import small
 from hpsde import InputError
-from hpsde.initial import EstimatedDensity, InitialPolicy, kernel_log_density, make_initial
+from hpsde.steps.initial import EstimatedDensity, InitialPolicy, kernel_log_density, make_initial
 from hpsde.tasks import make_task
 
 KEY = jax.random.key(4)

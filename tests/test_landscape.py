@@ -8,11 +8,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from hpsde import gp, landscape, surface
-from hpsde._padding import pad_rows
-from hpsde.gp_model import JITTER
-from hpsde.landscape import Landscape, choose, is_old, make_view, scores_of
+from hpsde import gp
+from hpsde.base.padding import pad_rows
+from hpsde.gp.model import JITTER
 from hpsde.settings import Settings
+from hpsde.steps import landscape, surface
+from hpsde.steps.landscape import Landscape, choose, is_old, make_view, scores_of
 
 KEY = jax.random.key(0)
 S, D, N, SAMPLES = 1, 2, 400, 512

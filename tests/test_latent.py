@@ -6,17 +6,18 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from hpsde import density, discovery, latent
-from hpsde.density import Mixture
-from hpsde.discovery import Last
-from hpsde.features import make_features
-from hpsde.gaussian import LinearGaussian, means
-from hpsde.latent import chain_starts, estimate_density, find_solutions, nothing_known, sample_counts, show
-from hpsde.return_model import approximate_return, survey
-from hpsde.rollouts import Data
+from hpsde.mixture import estimation as density
+from hpsde.mixture.estimation import Mixture
 from hpsde.settings import Settings
-from hpsde.surface import Start
-from hpsde.weighing import compute_weights
+from hpsde.steps import discovery, latent
+from hpsde.steps.discovery import Last
+from hpsde.steps.features import make_features
+from hpsde.steps.gaussian import LinearGaussian, means
+from hpsde.steps.latent import chain_starts, estimate_density, find_solutions, nothing_known, sample_counts, show
+from hpsde.steps.return_model import approximate_return, survey
+from hpsde.steps.rollouts import Data
+from hpsde.steps.surface import Start
+from hpsde.steps.weighing import compute_weights
 
 KEY = jax.random.key(0)
 ROWS, COUNT, S, D, O, SAMPLES = 224, 200, 1, 2, 4, 512

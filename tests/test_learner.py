@@ -7,9 +7,9 @@ import scipy.stats
 import hpsde
 import small
 from hpsde import AskTellError, InputError, UnknownNameError
-from hpsde._compilations import count_compilations
-from hpsde.initial import kernel_log_density
-from hpsde.rollouts import INITIAL
+from hpsde.base.compilations import count_compilations
+from hpsde.steps.initial import kernel_log_density
+from hpsde.steps.rollouts import INITIAL
 
 COLUMNS = ("contexts", "parameters", "returns", "failed", "option", "behaviour", "iteration")
 
@@ -362,8 +362,8 @@ def test_settings_come_as_a_whole_or_by_name():
 @pytest.mark.parametrize("temperature", [1.0, 4.0])
 def test_options_are_drawn_at_a_temperature_in_units_of_T(monkeypatch, temperature):
     learner, seen = small.make(exploration_temperature=temperature), []
-    draw = hpsde.learner.draw_options
-    monkeypatch.setattr(hpsde.learner, "draw_options", lambda *given: seen.append(given[3]) or draw(*given))
+    draw = hpsde.learners.hpsde.draw_options
+    monkeypatch.setattr(hpsde.learners.hpsde, "draw_options", lambda *given: seen.append(given[3]) or draw(*given))
     small.run(learner, rounds=(128, 32))
     assert seen == [temperature * learner.info.temperature]
 

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import small
-from hpsde import level
+from hpsde.steps import level
 
 N = 300
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 import small
-from hpsde._measured import NEWEST, measured_returns
+from hpsde.policy.measured import NEWEST, measured_returns
 
 
 def test_the_newest_rollouts_of_an_option_count_and_failed_ones_do_not():

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from hpsde import gaussian, gp, model_step
-from hpsde._precision import single
-from hpsde.gaussian import LinearGaussian
+from hpsde import gp
+from hpsde.base.precision import single
+from hpsde.steps import gaussian, model_step
+from hpsde.steps.gaussian import LinearGaussian
 
 KEY = jax.random.key(0)
 S, D = 1, 2

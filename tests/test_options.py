@@ -10,9 +10,9 @@ import scipy.stats
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import LinearRegression, Ridge
 
-from hpsde import gaussian, reps, rwr
-from hpsde.gaussian import LinearGaussian
-from hpsde.options import UPDATES, fit_options
+from hpsde.steps import gaussian, reps, rwr
+from hpsde.steps.gaussian import LinearGaussian
+from hpsde.steps.options import UPDATES, fit_options
 
 N, F, D = 50, 2, 3
 TINY = 1e-12

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from hpsde import gp, outliers
-from hpsde.return_model import approximate_return
-from hpsde.rollouts import Data
+from hpsde import gp
 from hpsde.settings import Settings
-from hpsde.surface import Start
+from hpsde.steps import outliers
+from hpsde.steps.return_model import approximate_return
+from hpsde.steps.rollouts import Data
+from hpsde.steps.surface import Start
 
 KEY = jax.random.key(0)
 N, ROWS = 200, 224

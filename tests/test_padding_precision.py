@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from hpsde._padding import pad_rows, padded_size
-from hpsde._precision import double_precision
+from hpsde.base.padding import pad_rows, padded_size
+from hpsde.base.precision import double_precision
 
 # ---------------------------------------------------------------- padding
 

@@ -12,8 +12,8 @@ import small
 import stored
 from hpsde.algorithm import Memory, number_options, with_slots
 from hpsde.cli import main
-from hpsde.gaussian import LinearGaussian
-from hpsde.latent import Latent
+from hpsde.steps.gaussian import LinearGaussian
+from hpsde.steps.latent import Latent
 
 
 @pytest.fixture

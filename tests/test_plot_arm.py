@@ -11,9 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from arm_policies import CENTRE, four_postures
-from hpsde import Run, Uniform, plot_arm, plots
+from hpsde import Run, Uniform, plots
 from hpsde.cli import main
 from hpsde.errors import HpsdeError
+from hpsde.plots import arm as plot_arm
 from hpsde.tasks import make_task, mujoco_arm
 from hpsde.tasks.kinematics import KUKA_LWR, Pole
 from hpsde.tasks.reach import FAMILIES, KUKA_POSTURES, reach_task

@@ -3,7 +3,8 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from hpsde import plot_routes, plots
+from hpsde import plots
+from hpsde.plots import routes as plot_routes
 from hpsde.tasks import make_task
 
 TASK = make_task("puddle")

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from hpsde import plot_rover, plots
+from hpsde import plots
+from hpsde.plots import rover as plot_rover
 from hpsde.tasks import make_task
 
 COLOURS = ("red", "green")

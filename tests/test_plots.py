@@ -13,8 +13,10 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 import handmade
-from hpsde import plot_slices, plot_style, plots
-from hpsde.doubts import Doubt
+from hpsde import plots
+from hpsde.plots import slices as plot_slices
+from hpsde.plots import style as plot_style
+from hpsde.policy.doubts import Doubt
 from hpsde.tasks.solutions import solution_at
 
 

@@ -10,9 +10,10 @@ from scipy.spatial.distance import cdist
 
 import handmade
 from handmade import by_hand
-from hpsde import InputError, gating
-from hpsde.features import Custom
-from hpsde.gp_model import JITTER
+from hpsde import InputError
+from hpsde.gp.model import JITTER
+from hpsde.steps import gating
+from hpsde.steps.features import Custom
 
 GATES = ("softmax", "marginal", "gp")
 SLOTS = np.flatnonzero(handmade.KEPT)

@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 import hpsde
 import small
 from handmade import DOUBTS, KEPT, binary_gate, by_hand, fields, rewrite
-from hpsde import FileFormatError, InputError, _archive, gp, load_policy
-from hpsde._policy_fields import COMMON, FEATURES, GATES, NEW_IN_VERSION, fields_of
-from hpsde.features import Custom, SquaredExponential
-from hpsde.gating import Optimism
+from hpsde import FileFormatError, InputError, gp, load_policy
+from hpsde.base import archive as _archive
+from hpsde.policy.fields import COMMON, FEATURES, GATES, NEW_IN_VERSION, fields_of
+from hpsde.steps.features import Custom, SquaredExponential
+from hpsde.steps.gating import Optimism
 
 PAGE = Path(__file__).parent.parent / "docs/policy_file.md"
 

@@ -9,8 +9,8 @@ import scipy.stats
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import gammaln
 
-from hpsde import policy_mixture as pm
-from hpsde.policy_mixture import Samples, Start
+from hpsde.mixture import conditional as pm
+from hpsde.mixture.conditional import Samples, Start
 
 K, F, N, B = 2, 2, 150, 6  # B components, then the background
 SLOPES = np.array([[[1.0, 0.0], [0.5, -0.5]], [[-1.0, 0.5], [0.5, 0.0]], [[0.0, -2.0], [-0.5, 1.0]]])  # [C, F, K]

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hpsde.distributions import Gaussian, Samples, Uniform
+from hpsde.base.distributions import Gaussian, Samples, Uniform
 from hpsde.errors import FileFormatError, InputError, UnknownNameError
 from hpsde.problems import Problem, distribution_text, parse_distribution, problem_from_words, read_problem
 from hpsde.tasks import TaskExtras, task_from_function, task_names
@@ -23,7 +23,7 @@ NUMBERS = st.floats(-1e100, 1e100)
 QUICK = settings(derandomize=True, deadline=None, max_examples=60, database=None)
 MODULE = """
 import numpy as np
-from hpsde.distributions import Uniform
+from hpsde.base.distributions import Uniform
 from hpsde.tasks import make_task, task_from_function
 
 def throw(context, parameters):

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from hpsde._compilations import count_compilations
-from hpsde._progress import NoBar, TimeLeft, clock_text, describe, doubts_marker, progress_bar
+from hpsde.base.compilations import count_compilations
+from hpsde.base.progress import NoBar, TimeLeft, clock_text, describe, doubts_marker, progress_bar
 
 
 class Terminal(io.StringIO):

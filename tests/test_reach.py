@@ -10,7 +10,7 @@ import pytest
 import scipy.stats
 from scipy.spatial.transform import Rotation
 
-from hpsde.distributions import Distribution, Uniform
+from hpsde.base.distributions import Distribution, Uniform
 from hpsde.errors import InputError
 from hpsde.tasks import coverage_and_surplus, make_task, task_extras
 from hpsde.tasks.kinematics import KUKA_LWR, Pole, arm_from_dh, joint_origins, signed_distances, sphere_centres

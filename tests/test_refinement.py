@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import hpsde
-from hpsde import refinement
-from hpsde.gaussian import LinearGaussian
-from hpsde.refinement import WIDTH, refine
+from hpsde.steps import refinement
+from hpsde.steps.gaussian import LinearGaussian
+from hpsde.steps.refinement import WIDTH, refine
 from hpsde.tasks import make_task
 from hpsde.tasks.gauntlet.score import score
 

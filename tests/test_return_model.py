@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from hpsde import gp, landscape, surface
-from hpsde.return_model import approximate_return, least_depth, modelled_scores, smoothed, survey
-from hpsde.rollouts import Data
+from hpsde import gp
+from hpsde.gp.warp import CLIP, FINEST
 from hpsde.settings import Settings
-from hpsde.surface import Start
-from hpsde.warp import CLIP, FINEST
-from hpsde.weighing import compute_weights, weigh
+from hpsde.steps import landscape, surface
+from hpsde.steps.return_model import approximate_return, least_depth, modelled_scores, smoothed, survey
+from hpsde.steps.rollouts import Data
+from hpsde.steps.surface import Start
+from hpsde.steps.weighing import compute_weights, weigh
 
 KEY = jax.random.key(0)
 S, D, ROWS = 1, 2, 256

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from hpsde._compilations import count_compilations
-from hpsde._room import make_room
+from hpsde.base.compilations import count_compilations
+from hpsde.base.program_memory import make_room
 
 
 def is_compiled(function, x):

@@ -18,7 +18,7 @@ import hpsde
 import small
 import stored
 from handmade import DOUBTS, by_hand
-from hpsde import _archive
+from hpsde.base import archive as _archive
 from hpsde.runs import lock as lock_module
 from hpsde.runs import run as run_module
 from hpsde.runs.backup import check

@@ -11,9 +11,9 @@ import hpsde
 import small
 import stored
 from handmade import by_hand
-from hpsde._archive import read_arrays, write_arrays
-from hpsde._plain import open_plain
-from hpsde._replacing import replaced
+from hpsde.base.archive import read_arrays, write_arrays
+from hpsde.base.plain_files import open_plain
+from hpsde.base.replacing import replaced
 from hpsde.cli import main
 from hpsde.runs.files import read_csv, read_json
 from hpsde.runs.folder import FILES

@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 
 import hpsde
 import stored
-from hpsde import scouting
-from hpsde.policy import HierarchicalPolicy
+from hpsde.policy.hierarchical import HierarchicalPolicy
 from hpsde.runs import run as run_module
 from hpsde.runs.executors import InProcess
 from hpsde.runs.signals import stopped_by_signals
 from hpsde.runs.store import Store
+from hpsde.steps import scouting
 
 
 class KilledError(BaseException):

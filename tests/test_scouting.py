@@ -9,14 +9,15 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 import hpsde
 import small
-from hpsde import discovery, gp, scouting, surface
-from hpsde._compilations import count_compilations
-from hpsde.ask_tell import made_by
-from hpsde.gp_model import JITTER
-from hpsde.landscape import Landscape, View
-from hpsde.rollouts import INITIAL
-from hpsde.scouting import Scouts, choose
-from hpsde.warp import Warp
+from hpsde import gp
+from hpsde.base.compilations import count_compilations
+from hpsde.gp.model import JITTER
+from hpsde.gp.warp import Warp
+from hpsde.learners.ask_tell import made_by
+from hpsde.steps import discovery, scouting, surface
+from hpsde.steps.landscape import Landscape, View
+from hpsde.steps.rollouts import INITIAL
+from hpsde.steps.scouting import Scouts, choose
 
 LENGTH, SIGNAL, NOISE = 0.5, 1.0, 0.05
 HOLE, FIRST = 0.3, 64  # from where on no rollout has been, and how many there are at first

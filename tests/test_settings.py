@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from hpsde import HpsdeError, InputError, Settings, UnknownNameError
-from hpsde._checks import check_count
-from hpsde.features import FEATURE_NAMES
-from hpsde.gating import GATES
-from hpsde.options import UPDATES
+from hpsde.base.checks import check_count
+from hpsde.gp.warp import WARPS
 from hpsde.settings import (
     BASES,
     BEHAVIOURS,
@@ -20,8 +18,10 @@ from hpsde.settings import (
     WEIGHT_SUMS,
     changed_settings,
 )
-from hpsde.warp import WARPS
-from hpsde.weights import RETURN_FUNCTIONS
+from hpsde.steps.features import FEATURE_NAMES
+from hpsde.steps.gating import GATES
+from hpsde.steps.options import UPDATES
+from hpsde.steps.weights import RETURN_FUNCTIONS
 
 NAMES = {
     "f": RETURN_FUNCTIONS,

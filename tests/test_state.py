@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 import small
 from handmade import DOUBTS, binary_gate, by_hand, fields, rewrite
 from hpsde import FileFormatError
-from hpsde._tree import build, flatten
-from hpsde.density import Mixture
-from hpsde.initial import EstimatedDensity
+from hpsde.base.tree import build, flatten
+from hpsde.mixture.estimation import Mixture
 from hpsde.runs.state import CLASSES, VERSION, _digest, load_state, save_state
+from hpsde.steps.initial import EstimatedDensity
 
 
 class Pair(NamedTuple):

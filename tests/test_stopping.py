@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import hpsde
-from hpsde import stopping
 from hpsde.errors import InputError
 from hpsde.learning import iterate
+from hpsde.steps import stopping
 from hpsde.tasks.task import task_from_function
 
 

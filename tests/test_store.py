@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import stored
 from hpsde import AskTellError, FileFormatError, StorageError
-from hpsde.ask_tell import Proposal
+from hpsde.learners.ask_tell import Proposal
 from hpsde.runs import database_errors
 from hpsde.runs.export import table
 from hpsde.runs.schema import COLUMNS, STATEMENTS, TABLES

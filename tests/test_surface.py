@@ -9,13 +9,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from hpsde import gp, surface
-from hpsde._padding import pad_rows
-from hpsde.gp_directions import leading
-from hpsde.gp_model import JITTER
+from hpsde import gp
+from hpsde.base.padding import pad_rows
+from hpsde.gp.directions import leading
+from hpsde.gp.model import JITTER
+from hpsde.gp.warp import Warp
 from hpsde.settings import Settings
-from hpsde.surface import Start, is_needed
-from hpsde.warp import Warp
+from hpsde.steps import surface
+from hpsde.steps.surface import Start, is_needed
 
 N, ROWS, S, D = 240, 256, 1, 6
 DIRECTION = np.array([2.0, -1.0, 0.0, 1.0, -2.0, 0.5]) / np.sqrt(10.25)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hpsde.distributions import Gaussian, Samples, Uniform
+from hpsde.base.distributions import Gaussian, Samples, Uniform
 from hpsde.errors import InputError, UnknownNameError
 from hpsde.tasks import (
     Task,

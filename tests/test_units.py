@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from hpsde.rollouts import TURNED, fit_units
+from hpsde.steps.rollouts import TURNED, fit_units
 
 
 def correlated(n=400, seed=0):

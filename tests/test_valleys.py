@@ -7,9 +7,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from hpsde import gp, valleys
-from hpsde.gp_model import JITTER
-from hpsde.valleys import Model
+from hpsde import gp
+from hpsde.gp.model import JITTER
+from hpsde.steps import valleys
+from hpsde.steps.valleys import Model
 
 SIGNAL, NOISE = 1.0, 0.01
 

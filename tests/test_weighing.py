@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from hpsde import weighing
-from hpsde.rollouts import Data
 from hpsde.settings import Settings
-from hpsde.weighing import compute_weights, return_temperature, wanted_ess, weigh
+from hpsde.steps import weighing
+from hpsde.steps.rollouts import Data
+from hpsde.steps.weighing import compute_weights, return_temperature, wanted_ess, weigh
 
 ROWS = 96
 

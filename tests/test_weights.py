@@ -8,12 +8,12 @@ import scipy.stats
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import logsumexp
 
-from hpsde import dual, weighing
 from hpsde.errors import InputError, UnknownNameError
-from hpsde.rollouts import Data
 from hpsde.settings import Settings
-from hpsde.weighing import compute_weights as weights_at
-from hpsde.weights import RETURN_FUNCTIONS, flattened_base, log_return_function, truncated
+from hpsde.steps import dual, weighing
+from hpsde.steps.rollouts import Data
+from hpsde.steps.weighing import compute_weights as weights_at
+from hpsde.steps.weights import RETURN_FUNCTIONS, flattened_base, log_return_function, truncated
 
 ROWS, COUNT = 96, 80  # 16 rows are padding
 REAL = np.arange(ROWS) < COUNT

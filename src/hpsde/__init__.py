@@ -14,11 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hpsde import errors, learning, methods, tasks
-    from hpsde.ask_tell import Proposal
-    from hpsde.baselines.creps import CREPS
-    from hpsde.baselines.hireps import HiREPS, HiREPSSettings
-    from hpsde.distributions import Gaussian, Samples, Uniform
-    from hpsde.doubts import Doubt
+    from hpsde.base.distributions import Gaussian, Samples, Uniform
     from hpsde.errors import (
         AskTellError,
         FarReturnWarning,
@@ -31,10 +27,14 @@ if TYPE_CHECKING:
         StorageError,
         UnknownNameError,
     )
-    from hpsde.learner import HPSDE
+    from hpsde.learners.ask_tell import Proposal
+    from hpsde.learners.creps import CREPS
+    from hpsde.learners.hireps import HiREPS, HiREPSSettings
+    from hpsde.learners.hpsde import HPSDE
     from hpsde.learning import learn
-    from hpsde.policy import HierarchicalPolicy, Option
-    from hpsde.policy_file import load_policy
+    from hpsde.policy.doubts import Doubt
+    from hpsde.policy.file import load_policy
+    from hpsde.policy.hierarchical import HierarchicalPolicy, Option
     from hpsde.problems import Problem
     from hpsde.runs.run import Run
     from hpsde.settings import Settings
@@ -75,32 +75,32 @@ __all__ = [
 ]
 
 _MODULE_OF = {
-    "CREPS": "baselines.creps",
-    "HPSDE": "learner",
-    "HiREPS": "baselines.hireps",
-    "HiREPSSettings": "baselines.hireps",
+    "CREPS": "learners.creps",
+    "HPSDE": "learners.hpsde",
+    "HiREPS": "learners.hireps",
+    "HiREPSSettings": "learners.hireps",
     "AskTellError": "errors",
-    "Doubt": "doubts",
+    "Doubt": "policy.doubts",
     "FarReturnWarning": "errors",
     "FileFormatError": "errors",
-    "Gaussian": "distributions",
-    "HierarchicalPolicy": "policy",
+    "Gaussian": "base.distributions",
+    "HierarchicalPolicy": "policy.hierarchical",
     "HpsdeError": "errors",
     "InputError": "errors",
     "LearningError": "errors",
-    "Option": "policy",
+    "Option": "policy.hierarchical",
     "Problem": "problems",
-    "Proposal": "ask_tell",
+    "Proposal": "learners.ask_tell",
     "RolloutsFailedError": "errors",
     "Run": "runs.run",
     "RunLockedError": "errors",
-    "Samples": "distributions",
+    "Samples": "base.distributions",
     "Settings": "settings",
     "StorageError": "errors",
-    "Uniform": "distributions",
+    "Uniform": "base.distributions",
     "UnknownNameError": "errors",
     "learn": "learning",
-    "load_policy": "policy_file",
+    "load_policy": "policy.file",
 }
 
 

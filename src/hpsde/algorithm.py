@@ -9,12 +9,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hpsde import (
+from hpsde import gp
+from hpsde.base.shapes import Array
+from hpsde.mixture.estimation import Mixture
+from hpsde.settings import Settings
+from hpsde.steps import (
     climbers,
     discovery,
     gating,
     gaussian,
-    gp,
     landscape,
     latent,
     model_step,
@@ -24,21 +27,18 @@ from hpsde import (
     surface,
     valleys,
 )
-from hpsde._shapes import Array
-from hpsde.climbing import Seen
-from hpsde.density import Mixture
-from hpsde.discovery import Found
-from hpsde.gating import Gate, GPGate
-from hpsde.gaussian import LinearGaussian
-from hpsde.landscape import Landscape, View
-from hpsde.latent import Latent, Shown
-from hpsde.refinement import NOISE_SHARE
-from hpsde.rollouts import Data
-from hpsde.scouting import NARROW
-from hpsde.settings import Settings
-from hpsde.surface import Surface
-from hpsde.weighing import compute_weights, return_temperature
-from hpsde.weights import ImportanceWeights
+from hpsde.steps.climbing import Seen
+from hpsde.steps.discovery import Found
+from hpsde.steps.gating import Gate, GPGate
+from hpsde.steps.gaussian import LinearGaussian
+from hpsde.steps.landscape import Landscape, View
+from hpsde.steps.latent import Latent, Shown
+from hpsde.steps.refinement import NOISE_SHARE
+from hpsde.steps.rollouts import Data
+from hpsde.steps.scouting import NARROW
+from hpsde.steps.surface import Surface
+from hpsde.steps.weighing import compute_weights, return_temperature
+from hpsde.steps.weights import ImportanceWeights
 
 LEAST_EFFECTIVE = 5.0  # samples that an option's policy search needs; with fewer it is as the mixture has it
 SEARCH_GROWTH = 1.1  # of the number of rollouts before solutions are sought again
@@ -68,7 +68,7 @@ class Memory(NamedTuple):
     searched: int = 0  # and how many rollouts there were
     settled: int = LONG  # learning steps since the number of options last changed
     quiet: int = 0  # rollouts since all options are narrow and none was born or died
-    climbs: np.ndarray = np.zeros((0, 0))  # [n, D] rollouts that climbs ask for next (climbing.py),
+    climbs: np.ndarray = np.zeros((0, 0))  # [n, D] rollouts that climbs ask for next (steps/climbing.py),
     climbing: np.ndarray = np.zeros(0, dtype=int)  # and the slot of the option whose hill it is [n]; -1: nobody's
 
 
@@ -143,7 +143,7 @@ def reestimate(
 ) -> tuple[Estimate, Memory, StepInfo]:
     """One pass of Algorithm 1's outer loop, from the rollouts D to the options and their gate.
 
-    looks: what climbs have computed before (climbing.py), to be kept for the next pass.
+    looks: what climbs have computed before (steps/climbing.py), to be kept for the next pass.
     """
     key_density, key_step = jax.random.split(key)
     # Compute the importance of each sample W~(s_i, xi_i).
@@ -419,7 +419,7 @@ def improve_options(
 def refine_options(
     data: Data, policies: LinearGaussian, found: Latent, memory: Memory, surveyed: Landscape, model: valleys.Model
 ) -> LinearGaussian:
-    """The options at the optima that local models of the return show (refinement.py)."""
+    """The options at the optima that local models of the return show (steps/refinement.py)."""
     heights = option_heights(data, policies, found.kept, surveyed.view, model)
     good = good_contexts(heights, data.mask, model)
     old = np.zeros_like(found.kept) if memory.found is None or memory.kept is None else memory.kept.copy()

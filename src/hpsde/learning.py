@@ -11,15 +11,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from hpsde._checks import check_count
-from hpsde._precision import double_precision
-from hpsde._progress import doubts_marker, progress_bar
-from hpsde.ask_tell import Info, Learner
-from hpsde.bounds import FROM_INITIAL, are_initial
+from hpsde.base.checks import check_count
+from hpsde.base.precision import double_precision
+from hpsde.base.progress import doubts_marker, progress_bar
 from hpsde.errors import InputError
+from hpsde.learners.ask_tell import Info, Learner
 from hpsde.methods import DEFAULT_METHOD, make_learner
-from hpsde.policy import HierarchicalPolicy
-from hpsde.rollouts import rollout_seed, seed_argument
+from hpsde.policy.hierarchical import HierarchicalPolicy
+from hpsde.steps.bounds import FROM_INITIAL, are_initial
+from hpsde.steps.rollouts import rollout_seed, seed_argument
 from hpsde.tasks.solutions import coverage_and_surplus
 from hpsde.tasks.task import TaskExtras, check_task, task_extras, task_from_function, task_measures
 

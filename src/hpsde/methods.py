@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hpsde.ask_tell import Learner
-from hpsde.baselines.creps import CREPS
-from hpsde.baselines.hireps import HiREPS
 from hpsde.errors import UnknownNameError
-from hpsde.learner import HPSDE
+from hpsde.learners.ask_tell import Learner
+from hpsde.learners.creps import CREPS
+from hpsde.learners.hireps import HiREPS
+from hpsde.learners.hpsde import HPSDE
 from hpsde.tasks.task import TaskExtras, check_task, task_extras
 
 DEFAULT_METHOD = "hpsde-reps-gp"

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hpsde._checks import check_count
-from hpsde._user_code import load_object
-from hpsde._words import distribution_text, parse_distribution, shortened
-from hpsde.bounds import read_bounds
-from hpsde.distributions import Distribution
+from hpsde.base.checks import check_count
+from hpsde.base.distributions import Distribution
+from hpsde.base.user_code import load_object
+from hpsde.base.words import distribution_text, parse_distribution, shortened
 from hpsde.errors import FileFormatError, HpsdeError, InputError, UnknownNameError
-from hpsde.features import FEATURE_NAMES
+from hpsde.steps.bounds import read_bounds
+from hpsde.steps.features import FEATURE_NAMES
 from hpsde.tasks import (
     GAUNTLET_FORM,
     Task,

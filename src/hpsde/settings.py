@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from hpsde.density import DENSITY_METHODS
 from hpsde.errors import InputError, UnknownNameError
-from hpsde.features import FEATURE_NAMES
-from hpsde.gating import GATES, LARGEST_POINTS
-from hpsde.options import UPDATES
-from hpsde.warp import WARPS
-from hpsde.weights import RETURN_FUNCTIONS
+from hpsde.gp.warp import WARPS
+from hpsde.mixture.estimation import DENSITY_METHODS
+from hpsde.steps.features import FEATURE_NAMES
+from hpsde.steps.gating import GATES, LARGEST_POINTS
+from hpsde.steps.options import UPDATES
+from hpsde.steps.weights import RETURN_FUNCTIONS
 
 DENSITIES = ("options", *DENSITY_METHODS)
 WEIGHT_SUMS = ("ess", "n", "one")

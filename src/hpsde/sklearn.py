@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from hpsde import density
-from hpsde._padding import pad_rows, padded_size
-from hpsde._precision import double_precision
-from hpsde.mixture import Mixture, Prior
-from hpsde.mixture_climb import Control, Result, from_mixture, from_responsibilities
-from hpsde.mixture_search import CHUNK
+from hpsde.base.padding import pad_rows, padded_size
+from hpsde.base.precision import double_precision
+from hpsde.mixture import estimation as density
+from hpsde.mixture.climb import Control, Result, from_mixture, from_responsibilities
+from hpsde.mixture.posterior import Mixture, Prior
+from hpsde.mixture.search import CHUNK
 
 try:
     from sklearn.base import BaseEstimator, DensityMixin, _fit_context

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hpsde._summary import option_summaries
 from hpsde.commands._options import ExecutorOptions, print_json
-from hpsde.policy import HierarchicalPolicy
+from hpsde.policy.hierarchical import HierarchicalPolicy
+from hpsde.policy.summary import option_summaries
 from hpsde.runs.files import write_json
 from hpsde.runs.folder import RESULT
 from hpsde.runs.run import Run
@@ -15,7 +15,7 @@ from hpsde.runs.run import Run
 
 def learn_and_report(run: Run, options: ExecutorOptions, saved: bool, **arguments: Any) -> None:
     """Run the rollouts that are left, then print what was found, and store it as `result.json`."""
-    from hpsde._compilations import count_compilations
+    from hpsde.base.compilations import count_compilations
 
     with count_compilations() as compilations:
         policy = run.learn(**options.executor_arguments(), **arguments)

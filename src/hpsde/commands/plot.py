@@ -111,7 +111,7 @@ class Command:
         import numpy as np
 
         from hpsde.errors import InputError
-        from hpsde.plot_arm import is_arm
+        from hpsde.plots.arm import is_arm
 
         if not self.context:
             return None
@@ -128,7 +128,7 @@ def _drawn_task(problem: Problem, trust: bool) -> Any:
     """What true returns, routes or postures are drawn of; None where that would call the user's return function, or run
     code that the folder names without trust.
     """
-    from hpsde.plot_arm import is_arm
+    from hpsde.plots.arm import is_arm
 
     if problem.task is None and not (trust and problem.is_own_task):
         return None
@@ -164,8 +164,8 @@ def _take_pictures(task: Any, policy: Any, goal: np.ndarray | None) -> Any:
 
     None, too, and a line on stderr, where MuJoCo or OpenGL is missing.
     """
-    from hpsde import plot_arm
     from hpsde.errors import HpsdeError
+    from hpsde.plots import arm as plot_arm
 
     if not plot_arm.is_arm(task):
         return None

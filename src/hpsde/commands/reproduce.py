@@ -102,7 +102,7 @@ class Command:
             print(f"  methods    {names}\n  ablations  {ablations or 'none'}")
 
     def _run(self, experiment: Experiment, out: Path) -> None:
-        from hpsde._progress import progress_bar
+        from hpsde.base.progress import progress_bar
         from hpsde.experiments.figures import example_runs
         from hpsde.experiments.report import rows_file
         from hpsde.experiments.rows import write_rows

@@ -32,7 +32,7 @@ class Command:
         """Print it."""
         import numpy as np
 
-        from hpsde._measured import measured_returns
+        from hpsde.policy.measured import measured_returns
         from hpsde.runs.ledger import Ledger
 
         with Ledger.open(self.folder) as run:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hpsde import plot_routes, plots
+from hpsde import plots
 from hpsde.experiments.plan import Experiment, Run
 from hpsde.experiments.rows import Row, failed, runs_of
 from hpsde.experiments.runner import RUNS
-from hpsde.policy_file import load_policy
+from hpsde.plots import routes as plot_routes
+from hpsde.policy.file import load_policy
 from hpsde.runs.files import read_csv, replacing
 from hpsde.tasks import Task, make_task
 

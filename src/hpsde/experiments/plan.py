@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hpsde.errors import InputError, UnknownNameError
-from hpsde.learner import HPSDE
+from hpsde.learners.hpsde import HPSDE
 from hpsde.methods import METHODS
 
 DEFAULT = "hpsde-reps-gp"

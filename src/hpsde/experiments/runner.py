@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from loky import ProcessPoolExecutor
 
-from hpsde._progress import ProgressBar
-from hpsde.ask_tell import Learner
+from hpsde.base.progress import ProgressBar
 from hpsde.errors import InputError
 from hpsde.experiments.measures import option_measures
 from hpsde.experiments.plan import PAPER_TASKS, Run
 from hpsde.experiments.rows import DONE, FAILED, Row, failed, read_rows, write_rows
+from hpsde.learners.ask_tell import Learner
 from hpsde.learning import batch_size, budget, iterate, measure
 from hpsde.methods import make_learner
 from hpsde.runs.files import read_json, write_csv, write_json

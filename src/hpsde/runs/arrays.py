@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from hpsde._checks import usable_numbers
+from hpsde.base.checks import usable_numbers
 from hpsde.errors import FileFormatError
-from hpsde.rollouts import REPLACED
 from hpsde.runs import events
 from hpsde.runs.events import Event
 from hpsde.runs.rows import Columns
+from hpsde.steps.rollouts import REPLACED
 
 OptionNumbers = Callable[[np.ndarray, np.ndarray], np.ndarray]
 

@@ -6,10 +6,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from hpsde._plain import open_plain
-from hpsde._replacing import replaced
+from hpsde.base.plain_files import open_plain
+from hpsde.base.replacing import replaced
 from hpsde.errors import HpsdeError, StorageError
-from hpsde.policy_file import load_policy
+from hpsde.policy.file import load_policy
 from hpsde.runs.faults import faults
 from hpsde.runs.files import write_json
 from hpsde.runs.folder import CONFIG, DATABASE, POLICY, STATE, prepare_folder

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from hpsde._checks import check_count
+from hpsde.base.checks import check_count
 from hpsde.errors import FileFormatError, HpsdeError, InputError
 from hpsde.learning import check_tolerance
 from hpsde.runs.files import read_json

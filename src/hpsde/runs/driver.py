@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from hpsde._checks import check_count
-from hpsde._progress import ProgressBar, doubts_marker, progress_bar
+from hpsde.base.checks import check_count
+from hpsde.base.progress import ProgressBar, doubts_marker, progress_bar
 from hpsde.errors import AskTellError, InputError, RolloutsFailedError
 from hpsde.learning import measure, sample_contexts
-from hpsde.policy import HierarchicalPolicy
+from hpsde.policy.hierarchical import HierarchicalPolicy
 from hpsde.runs.arrays import Rows
 from hpsde.runs.events import added_count
 from hpsde.runs.executors import Executor, make_executor

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from hpsde.rollouts import GIVEN, REPLACED
 from hpsde.runs.checksums import write_row
 from hpsde.runs.totals import read_totals, write_totals
+from hpsde.steps.rollouts import GIVEN, REPLACED
 
 CORRECTED, RELEARNED, ADDED, EXTENDED, SET = "corrected", "relearned", "added", "extended", "set"
 # The whole numbers that the content of an event must have.

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from hpsde._plain import open_plain
-from hpsde._replacing import replaced
+from hpsde.base.plain_files import open_plain
+from hpsde.base.replacing import replaced
 from hpsde.errors import FileFormatError, StorageError
 
 LARGEST_FILE = 64 * 2**20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hpsde._plain import check_plain
+from hpsde.base.plain_files import check_plain
 from hpsde.errors import FileFormatError, InputError, StorageError
 from hpsde.runs.lock import RunLock
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from hpsde._checks import as_numbers, usable_numbers
+from hpsde.base.checks import as_numbers, usable_numbers
 from hpsde.errors import InputError
-from hpsde.rollouts import seed_argument
+from hpsde.steps.rollouts import seed_argument
 
 _WRAPPER = str(Path(__file__).parent.parent / "tasks" / "task.py")
 _LONGEST_REASON = 10_000

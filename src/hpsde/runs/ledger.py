@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from hpsde._checks import LARGEST, as_numbers, check_count, check_rows, usable_numbers
-from hpsde._plain import open_plain
+from hpsde.base.checks import LARGEST, as_numbers, check_count, check_rows, usable_numbers
+from hpsde.base.plain_files import open_plain
 from hpsde.errors import FarReturnWarning, FileFormatError, InputError, RunLockedError
 from hpsde.runs.arrays import Rows
 from hpsde.runs.config import RunConfig, read_config

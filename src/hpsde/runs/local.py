@@ -20,7 +20,7 @@ from typing import Any
 
 from loky import ProcessPoolExecutor
 
-from hpsde._checks import check_count
+from hpsde.base.checks import check_count
 from hpsde.errors import HpsdeError
 from hpsde.runs.jobs import Job, Outcome, check_timeout, evaluate_job, failed_outcome, single_jobs, timeout_reason
 from hpsde.runs.shipping import packed_task, unpacked_task

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hpsde._plain import open_plain, same_file
+from hpsde.base.plain_files import open_plain, same_file
 from hpsde.errors import FileFormatError, RunLockedError, StorageError
 
 WAIT_SECONDS = 60.0

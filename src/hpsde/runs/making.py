@@ -7,16 +7,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hpsde._checks import check_count
-from hpsde.ask_tell import Learner
-from hpsde.bounds import bounds_text
-from hpsde.distributions import as_distribution
+from hpsde.base.checks import check_count
+from hpsde.base.distributions import as_distribution
 from hpsde.errors import FileFormatError, InputError
+from hpsde.learners.ask_tell import Learner
 from hpsde.learning import batch_size, budget, check_tolerance
 from hpsde.methods import new_learner, task_settings
 from hpsde.problems import Problem, distribution_text, problem_from_words
 from hpsde.runs.config import RunConfig, versions
 from hpsde.runs.folder import CONFIG
+from hpsde.steps.bounds import bounds_text
 from hpsde.tasks.task import check_task, task_extras, task_from_function
 
 CHUNK = 25

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hpsde._checks import LARGEST
+from hpsde.base.checks import LARGEST
 from hpsde.errors import FileFormatError
 from hpsde.runs.checksums import write_columns
 from hpsde.runs.rows import blob

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hpsde._checks import LARGEST
-from hpsde._doubt_entries import doubts_from
+from hpsde.base.checks import LARGEST
+from hpsde.policy.doubt_entries import doubts_from
 
 
 def read_record(text: str) -> dict[str, Any]:

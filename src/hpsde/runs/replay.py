@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpsde._doubt_entries import doubt_entries
-from hpsde.ask_tell import Learner
 from hpsde.errors import FileFormatError, HpsdeError
+from hpsde.learners.ask_tell import Learner
+from hpsde.policy.doubt_entries import doubt_entries
 from hpsde.runs.arrays import Rows
 from hpsde.runs.config import RunConfig
 from hpsde.runs.events import Event, outdated_from, revision

@@ -10,14 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpsde._checks import check_count
-from hpsde.ask_tell import Learner, made_by
-from hpsde.bounds import FROM_INITIAL, are_initial
+from hpsde.base.checks import check_count
 from hpsde.errors import FileFormatError, HpsdeError, InputError, StorageError
+from hpsde.learners.ask_tell import Learner, made_by
 from hpsde.learning import TOLERANCE
 from hpsde.methods import DEFAULT_METHOD
-from hpsde.policy import HierarchicalPolicy
-from hpsde.rollouts import rollout_seed
+from hpsde.policy.hierarchical import HierarchicalPolicy
 from hpsde.runs.config import RunConfig
 from hpsde.runs.events import SET
 from hpsde.runs.files import json_ready, write_json
@@ -30,6 +28,8 @@ from hpsde.runs.plans import planned
 from hpsde.runs.replay import catch_up, load_learner, observe, state_origin, step_record
 from hpsde.runs.state import save_state
 from hpsde.runs.store import Store
+from hpsde.steps.bounds import FROM_INITIAL, are_initial
+from hpsde.steps.rollouts import rollout_seed
 from hpsde.tasks.task import check_task
 
 LARGEST_ASK = 1_000_000

@@ -15,33 +15,24 @@ from typing import Any
 
 import numpy as np
 
-from hpsde import (
-    algorithm,
-    ask_tell,
-    behaviours,
-    density,
-    discovery,
-    features,
-    gating,
-    gaussian,
-    gp,
-    landscape,
-    learner,
-    policy_mixture,
-    surface,
-    warp,
-)
-from hpsde import initial as initial_policies
-from hpsde._archive import read_arrays, write_arrays
-from hpsde._policy_fields import check_fields, fields_of
-from hpsde._precision import double_precision
-from hpsde._tree import build, flatten
-from hpsde.ask_tell import Learner
-from hpsde.doubts import Doubt
+from hpsde import algorithm, gp
+from hpsde.base.archive import read_arrays, write_arrays
+from hpsde.base.precision import double_precision
+from hpsde.base.tree import build, flatten
 from hpsde.errors import FileFormatError
-from hpsde.policy import HierarchicalPolicy
-from hpsde.policy_file import policy_arrays
-from hpsde.rollouts import Units
+from hpsde.gp import warp
+from hpsde.learners import ask_tell
+from hpsde.learners import hpsde as learner
+from hpsde.learners.ask_tell import Learner
+from hpsde.mixture import conditional as policy_mixture
+from hpsde.mixture import estimation as density
+from hpsde.policy.doubts import Doubt
+from hpsde.policy.fields import check_fields, fields_of
+from hpsde.policy.file import policy_arrays
+from hpsde.policy.hierarchical import HierarchicalPolicy
+from hpsde.steps import behaviours, discovery, features, gating, gaussian, landscape, surface
+from hpsde.steps import initial as initial_policies
+from hpsde.steps.rollouts import Units
 
 FORMAT, VERSION = "hpsde-learner", 13
 

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hpsde._plain import same_file
+from hpsde.base.plain_files import same_file
 from hpsde.errors import AskTellError, FileFormatError, StorageError
-from hpsde.rollouts import rollout_seed
 from hpsde.runs import corrections, database_errors, events
 from hpsde.runs.checksums import write_row
 from hpsde.runs.database_errors import storage_errors
@@ -29,9 +28,10 @@ from hpsde.runs.reading import StoreReader
 from hpsde.runs.rows import Row, blob, check_complete, insert_rows, read_rows, update_rows
 from hpsde.runs.schema import APPLICATION_ID, STATEMENTS, VERSION, check_schema
 from hpsde.runs.totals import Totals, read_totals, write_totals
+from hpsde.steps.rollouts import rollout_seed
 
 if TYPE_CHECKING:
-    from hpsde.ask_tell import Proposal
+    from hpsde.learners.ask_tell import Proposal
 
 
 class Store(StoreReader):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from hpsde._checks import check_count
+from hpsde.base.checks import check_count
 from hpsde.errors import InputError
 
 __all__ = [

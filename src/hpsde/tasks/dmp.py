@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from hpsde._checks import as_numbers, check_count, check_rows
-from hpsde._shapes import Float, Int
+from hpsde.base.checks import as_numbers, check_count, check_rows
+from hpsde.base.shapes import Float, Int
 from hpsde.errors import InputError
 
 __all__ = ["DMP", "SteppedDMP"]

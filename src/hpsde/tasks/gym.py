@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from hpsde._checks import check_count
+from hpsde.base.checks import check_count
 from hpsde.errors import InputError
 from hpsde.tasks.controllers import Controller, Spaces, as_controller, is_discrete
 from hpsde.tasks.task import FunctionTask, task_from_function

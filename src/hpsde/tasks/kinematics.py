@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from hpsde._shapes import Array, Float
+from hpsde.base.shapes import Array, Float
 from hpsde.errors import InputError
 
 __all__ = [

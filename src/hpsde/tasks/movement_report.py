@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpsde._checks import check_count, check_rows
+from hpsde.base.checks import check_count, check_rows
 from hpsde.errors import InputError
 from hpsde.tasks.kinematics import KUKA_LWR
 from hpsde.tasks.mujoco_arm import KUKA_HOMES, move

@@ -18,7 +18,7 @@ from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
-from hpsde._checks import check_rows
+from hpsde.base.checks import check_rows
 from hpsde.errors import HpsdeError, InputError
 from hpsde.tasks.kinematics import KUKA_LWR, Arm, Pole
 from hpsde.tasks.reach import GOALS, MARGIN, POLE, ReachTask, reach_task

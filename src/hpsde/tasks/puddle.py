@@ -24,9 +24,9 @@ import numpy as np
 import scipy.linalg
 import scipy.special
 
-from hpsde._checks import check_rows
-from hpsde._shapes import Array, Float, Int
-from hpsde.distributions import Uniform
+from hpsde.base.checks import check_rows
+from hpsde.base.distributions import Uniform
+from hpsde.base.shapes import Array, Float, Int
 from hpsde.tasks.dmp import SteppedDMP
 from hpsde.tasks.solutions import Solution
 

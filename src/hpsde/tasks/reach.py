@@ -25,11 +25,11 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.special
 
-from hpsde._checks import check_rows
-from hpsde._padding import pad_rows, padded_size
-from hpsde._precision import double_precision
-from hpsde._shapes import Array, Float
-from hpsde.distributions import Uniform
+from hpsde.base.checks import check_rows
+from hpsde.base.distributions import Uniform
+from hpsde.base.padding import pad_rows, padded_size
+from hpsde.base.precision import double_precision
+from hpsde.base.shapes import Array, Float
 from hpsde.errors import InputError
 from hpsde.tasks.kinematics import (
     KUKA_LWR,

@@ -24,9 +24,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hpsde._checks import check_rows
-from hpsde._shapes import Array, Float
-from hpsde.distributions import Uniform
+from hpsde.base.checks import check_rows
+from hpsde.base.distributions import Uniform
+from hpsde.base.shapes import Array, Float
 from hpsde.tasks.solutions import Solution
 from hpsde.tasks.splines import curves_through
 from hpsde.tasks.streets import street_names

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.interpolate
 
-from hpsde._shapes import Float
+from hpsde.base.shapes import Float
 
 __all__ = ["curves_through"]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.spatial import KDTree
 
-from hpsde._shapes import Float, Int
+from hpsde.base.shapes import Float, Int
 
 __all__ = ["OTHER", "best_diverse", "one_way_distance", "street_names", "streets_taken"]
 

@@ -10,9 +10,9 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import numpy as np
 
-from hpsde._checks import check_rows
-from hpsde._shapes import Array, Float
-from hpsde.distributions import Distribution, Samples, Uniform, as_distribution
+from hpsde.base.checks import check_rows
+from hpsde.base.distributions import Distribution, Samples, Uniform, as_distribution
+from hpsde.base.shapes import Array, Float
 from hpsde.errors import InputError
 from hpsde.tasks.solutions import Solution
 

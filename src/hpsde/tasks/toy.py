@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hpsde.distributions import Uniform
+from hpsde.base.distributions import Uniform
 from hpsde.tasks.solutions import Solution, solution_at
 from hpsde.tasks.task import FunctionTask, task_from_function
 

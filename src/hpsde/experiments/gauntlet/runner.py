@@ -17,7 +17,7 @@ from hpsde.experiments.gauntlet.rows import Key, Row, settings_text
 from hpsde.experiments.runner import MOST_BYTES
 from hpsde.learning import budget, iterate
 from hpsde.methods import DEFAULT_METHOD, make_learner
-from hpsde.policy import HierarchicalPolicy
+from hpsde.policy.hierarchical import HierarchicalPolicy
 from hpsde.runs.local import _THREADS, _blocked_interrupt, _start_worker
 from hpsde.tasks import gauntlet
 from hpsde.tasks.gauntlet.score import score

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hpsde._shapes import Float
+from hpsde.base.shapes import Float
 
 EVALUATIONS_PER_BIN = 10.0
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hpsde._shapes import Bool, Float
+from hpsde.base.shapes import Bool, Float
 from hpsde.tasks.gauntlet.known import KnownTask
 from hpsde.tasks.solutions import Solution
 

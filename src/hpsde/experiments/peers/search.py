@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from scipy.stats import qmc
 
-from hpsde._shapes import Float
+from hpsde.base.shapes import Float
 from hpsde.experiments.peers.counter import BudgetSpentError, Counter
 
 STARTS = 12

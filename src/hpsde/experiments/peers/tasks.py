@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from hpsde.distributions import Uniform
+from hpsde.base.distributions import Uniform
 from hpsde.errors import UnknownNameError
 from hpsde.tasks.gauntlet import CELLS
 from hpsde.tasks.gauntlet.known import KnownTask, known_task

@@ -5,7 +5,7 @@ A cell is a kind of task, such as "ridges-4"; its tasks are drawn by seed and na
 
 from __future__ import annotations
 
-from hpsde._checks import check_count
+from hpsde.base.checks import check_count
 from hpsde.errors import InputError
 from hpsde.tasks.gauntlet import arms, budgets, bumps, hard, many, niching, ridges, walls
 from hpsde.tasks.gauntlet.known import Cell, KnownTask, known_task

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpsde._checks import check_rows
-from hpsde._shapes import Float
-from hpsde.distributions import Uniform
+from hpsde.base.checks import check_rows
+from hpsde.base.distributions import Uniform
+from hpsde.base.shapes import Float
 from hpsde.tasks.gauntlet.known import Cell, generator
 from hpsde.tasks.gauntlet.movement import Movement
 from hpsde.tasks.kinematics import KUKA_LWR, Arm, Pole, arm_from_dh

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-from hpsde.distributions import Uniform
+from hpsde.base.distributions import Uniform
 from hpsde.tasks.gauntlet.known import Cell, KnownTask, generator, known_task, uniforms
 from hpsde.tasks.gauntlet.peaks import Peak, bell, peak_cell, peak_task
 from hpsde.tasks.gauntlet.ridges import lines

@@ -11,8 +11,8 @@ from zlib import crc32
 import jax
 import numpy as np
 
-from hpsde._shapes import Float
-from hpsde.distributions import as_distribution
+from hpsde.base.distributions import as_distribution
+from hpsde.base.shapes import Float
 from hpsde.tasks.task import FunctionTask, Task, check_seeds
 
 __all__ = ["Cell", "KnownTask", "generator", "known_task", "uniforms"]

@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from hpsde.distributions import Gaussian
+from hpsde.base.distributions import Gaussian
 from hpsde.tasks.gauntlet.known import Cell
 from hpsde.tasks.gauntlet.peaks import Peak, peak_cell
 

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from hpsde._shapes import Float
+from hpsde.base.shapes import Float
 from hpsde.tasks.task import Task
 
 __all__ = ["Movement"]

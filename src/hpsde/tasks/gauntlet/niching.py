@@ -16,8 +16,8 @@ from itertools import product
 import numpy as np
 import scipy.optimize
 
-from hpsde._shapes import Float
-from hpsde.distributions import Uniform
+from hpsde.base.distributions import Uniform
+from hpsde.base.shapes import Float
 from hpsde.tasks.gauntlet.known import Cell, KnownTask, known_task
 from hpsde.tasks.solutions import Solution
 

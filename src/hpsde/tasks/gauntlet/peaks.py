@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hpsde._shapes import Float
-from hpsde.distributions import Uniform
+from hpsde.base.distributions import Uniform
+from hpsde.base.shapes import Float
 from hpsde.tasks.gauntlet.known import Cell, KnownTask, generator, known_task
 from hpsde.tasks.solutions import Solution
 

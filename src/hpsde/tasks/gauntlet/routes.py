@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.special
 
-from hpsde._shapes import Float, Int
+from hpsde.base.shapes import Float, Int
 
 __all__ = ["shortest_routes"]
 

@@ -15,7 +15,7 @@ __all__ = ["Policy", "score"]
 
 @runtime_checkable
 class Policy(Protocol):
-    """What is judged, such as `hpsde.policy.HierarchicalPolicy`."""
+    """What is judged, such as `hpsde.policy.hierarchical.HierarchicalPolicy`."""
 
     def act(self, context: Any = None) -> Any:
         """The best known parameters [C, D] in contexts [C, S]."""

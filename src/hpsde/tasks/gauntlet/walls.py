@@ -13,8 +13,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from hpsde._checks import check_rows
-from hpsde._shapes import Float
+from hpsde.base.checks import check_rows
+from hpsde.base.shapes import Float
 from hpsde.tasks.gauntlet.known import Cell, generator
 from hpsde.tasks.gauntlet.movement import Movement
 from hpsde.tasks.gauntlet.routes import shortest_routes

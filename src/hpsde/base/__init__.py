@@ -1,0 +1,1 @@
+"""What everybody needs and what knows nobody: shapes, padding, precision, checks, files, distributions."""

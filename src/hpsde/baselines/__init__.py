@@ -1,1 +1,0 @@
-"""The methods that the paper's is compared with, by the same ask and tell."""

@@ -1,0 +1,1 @@
+"""Learners, by ask and tell: HPSDE and the methods that it is compared with."""

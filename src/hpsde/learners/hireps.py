@@ -1,0 +1,291 @@
+"""HiREPS, hierarchical relative entropy policy search (Daniel, Neumann, Kroemer and Peters, JMLR 2016).
+
+The baseline that the paper compares with. It starts with many wide options, and each update
+
+    E-step   p~_io = pi(o | s_i) pi(xi_i | s_i, o) / sum_o' (the same), by the old policy,
+    dual     p_io, the weights of highest return within the bounds of hireps_dual.py,
+    M-step   every option by weighted regression on p_io, the softmax gate by weighted softmax regression,
+
+leaves out the options with too little weight. docs/hireps.md says what the literature leaves open.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hpsde.base.padding import pad_rows, padded_size
+from hpsde.base.shapes import Array, Bool, Float
+from hpsde.errors import InputError, UnknownNameError
+from hpsde.learners import hireps_dual
+from hpsde.learners.ask_tell import Learner, Proposal
+from hpsde.policy.hierarchical import HierarchicalPolicy
+from hpsde.settings import check_type
+from hpsde.steps import gating, gaussian
+from hpsde.steps.features import FEATURE_NAMES, make_features, spread_points
+from hpsde.steps.gating import SoftmaxGate, draw_options
+from hpsde.steps.gaussian import LinearGaussian
+from hpsde.steps.rollouts import fit_units
+
+LLOYD_STEPS = 20
+LOWEST_LOG = -700.0  # of a responsibility; below it exp is 0
+
+
+@dataclass(frozen=True)
+class HiREPSSettings:
+    """How HiREPS learns. docs/hireps.md says how the defaults were chosen, and what serves which task best."""
+
+    max_options: int = 20
+    """Options at the start. They only ever become fewer."""
+    min_options: int = 1
+    """Options that are never left out."""
+    features: str | Callable[[np.ndarray], np.ndarray] = "linear"
+    """Context features of options and gate: linear, which is what automatic means here, quadratic, squared-exponential,
+    or a function [N, S] -> [N, F]."""
+    feature_count: int | None = None
+    """Number of squared exponentials; by default 10 for one context number, 16 for two, 27 for three or more."""
+
+    epsilon: float = 1.0
+    """Bound on the KL divergence of the new weights from the rollouts, in nats."""
+    kappa_share: float = 0.9
+    """Bound on the overlap of the options, as a share of what it was before the update."""
+    window: int | None = None
+    """How many of the newest rollouts each update sees, all alike; by default all of them."""
+    minimum_share: float = 0.01
+    """An option that holds less than this share of the weights is left out."""
+
+    start_width: float = 2.0
+    """How wide the first options are, in units of the distance between rollouts and their nearest option."""
+    ridge: float = 1e-3
+    """Ridge of the options' regression."""
+    variance_floor: float = 1e-6
+    """Least variance of an option, in units of the first rollouts' variance."""
+    gate_ridge: float = 3e-4
+    """Ridge of the gate's softmax regression, whose weights sum to 1."""
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            check_type(each.name, each.type, getattr(self, each.name))
+        if isinstance(self.features, str) and self.features not in FEATURE_NAMES:
+            raise UnknownNameError("features", self.features, FEATURE_NAMES)
+        for name, low, high in (
+            ("max_options", 1, 10_000),
+            ("min_options", 1, self.max_options),
+            ("epsilon", 1e-6, 1e3),
+            ("kappa_share", 0.0, 1e3),
+            ("minimum_share", 0.0, 1.0),
+            ("start_width", 1e-3, 1e3),
+            ("ridge", 1e-12, 1e6),
+            ("variance_floor", 1e-12, 1e6),
+            ("gate_ridge", 1e-12, 1e6),
+        ):
+            if not low <= getattr(self, name) <= high:
+                raise InputError(f"{name} must lie between {low} and {high}; got {getattr(self, name)}")
+        for name, low in (("window", 2), ("feature_count", 1)):
+            if (value := getattr(self, name)) is not None and value < low:
+                raise InputError(f"{name} must be None or at least {low}; got {value}")
+
+
+class Data(NamedTuple):
+    """The rollouts of an update in standard units, padded to few sizes; rows outside `mask` are padding."""
+
+    contexts: np.ndarray  # [N, S]
+    parameters: np.ndarray  # [N, D]
+    returns: np.ndarray  # [N]
+    features: np.ndarray  # [N, F]
+    mask: np.ndarray  # [N]
+
+
+def make_data(
+    contexts: np.ndarray, parameters: np.ndarray, returns: np.ndarray, features: np.ndarray, expected: int = 0
+) -> Data:
+    """Data of N rollouts in standard units; `expected` is how many there will be in the end."""
+    rows = padded_size(len(returns), expected)
+    return Data(
+        contexts=pad_rows(contexts, rows),
+        parameters=pad_rows(parameters, rows),
+        returns=pad_rows(returns, rows),
+        features=pad_rows(features, rows),
+        mask=np.arange(rows) < len(returns),
+    )
+
+
+class State(NamedTuple):
+    """The hierarchical policy in standard units: what one update hands to the next."""
+
+    options: LinearGaussian  # max_options of them
+    kept: np.ndarray  # [O] which of them exist
+    gate: SoftmaxGate
+
+
+class UpdateInfo(NamedTuple):
+    """What a plot or a test needs to know of one update; the last three are the sides of the two bounds."""
+
+    ess: float
+    temperature: float  # eta
+    options_kept: int
+    mean_returns: np.ndarray  # [O] weighted mean return of each option
+    divergence: float
+    overlap: float
+    kappa: float
+
+
+def start(data: Data, settings: HiREPSSettings) -> State:
+    """Wide options spread over the rollouts, whatever their returns.
+
+    Centres in the space of [s, xi] by farthest-point traversal and Lloyd's steps; rollouts belong to them by
+    exp(-|z - c|^2 / (2 width^2)), and options and gate are fitted to that.
+    """
+    points = np.concatenate([data.contexts, data.parameters], axis=1)[data.mask]
+    centres = spread_points(points, settings.max_options)
+    for _ in range(LLOYD_STEPS):
+        nearest = np.argmin(_squared_distances(centres, points), axis=0)
+        present = np.unique(nearest)
+        centres[present] = [points[nearest == each].mean(axis=0) for each in present]
+    squared = _squared_distances(centres, points)
+    width = settings.start_width**2 * max(float(squared.min(axis=0).mean()), 1e-12)
+    weights = np.zeros((settings.max_options, len(data.mask)))
+    closeness = np.exp(-0.5 * (squared - squared.min(axis=0)) / width)
+    weights[: len(centres), data.mask] = closeness / closeness.sum(axis=0)
+    return fit_policy(data, weights, np.arange(settings.max_options) < len(centres), settings)
+
+
+def _squared_distances(centres: np.ndarray, points: np.ndarray) -> np.ndarray:
+    return np.sum((centres[:, None, :] - points[None, :, :]) ** 2, axis=-1)
+
+
+def update(state: State, data: Data, settings: HiREPSSettings) -> tuple[State, UpdateInfo]:
+    """One update of the policy: E-step, dual, deletion of options, M-step."""
+    log_old = log_responsibilities(state, data)
+    uniform = np.zeros(int(data.mask.sum()))
+    problem = hireps_dual.make_problem(data.returns[data.mask], data.features[data.mask], uniform, log_old)
+    kappa = settings.kappa_share * hireps_dual.overlap(problem)
+    solution = hireps_dual.solve(problem, epsilon=settings.epsilon, kappa=kappa)
+    weights = np.zeros((len(state.kept), len(data.mask)))
+    weights[np.ix_(state.kept, data.mask)] = np.exp(solution.log_weights)
+    kept = keep_options(weights.sum(axis=1), state.kept, settings)
+    weights = np.where(kept[:, None], weights, 0.0)
+    of_rollouts = weights.sum(axis=0)
+    returns = np.where(data.mask, data.returns, 0.0)
+    info = UpdateInfo(
+        ess=float(of_rollouts.sum() ** 2 / np.sum(of_rollouts**2)),
+        temperature=solution.eta,
+        options_kept=int(kept.sum()),
+        mean_returns=weights @ returns / np.maximum(weights.sum(axis=1), 1e-300),
+        divergence=solution.divergence,
+        overlap=solution.overlap,
+        kappa=solution.kappa,
+    )
+    return fit_policy(data, weights, kept, settings), info
+
+
+def log_responsibilities(state: State, data: Data) -> np.ndarray:
+    """log p~_io [O, N] of the options kept and the rollouts inside the mask."""
+    arrays = (jnp.asarray(part) for part in (state.kept, data.features, data.parameters))
+    log_joint = np.asarray(_log_joint(state.options, state.gate, *arrays))[np.ix_(state.kept, data.mask)]
+    return np.maximum(log_joint - np.logaddexp.reduce(log_joint, axis=0), LOWEST_LOG)
+
+
+@jax.jit
+def _log_joint(
+    options: LinearGaussian,
+    gate: SoftmaxGate,
+    kept: Bool[Array, " O"],
+    features: Float[Array, "N F"],
+    parameters: Float[Array, "N D"],
+) -> Float[Array, "O N"]:
+    """log pi(o | s) + log pi(xi | s, o), up to what all options share; minus infinity for those left out."""
+    log_gate = gating.softmax_log_probabilities(gate, features)
+    return jnp.where(kept[:, None], log_gate + gaussian.log_density(options, features, parameters), -jnp.inf)
+
+
+def keep_options(shares: np.ndarray, kept: np.ndarray, settings: HiREPSSettings) -> np.ndarray:
+    """Which options stay [O]: those with enough weight, and the heaviest where these would be too few."""
+    heaviest = np.argsort(np.where(kept, -shares, np.inf), kind="stable")[: settings.min_options]
+    stays = shares >= settings.minimum_share
+    stays[heaviest] = True
+    return stays & kept
+
+
+def fit_policy(data: Data, weights: np.ndarray, kept: np.ndarray, settings: HiREPSSettings) -> State:
+    """The M-step: options and gate by maximum likelihood with weights p_io [O, N]."""
+    features, parameters = jnp.asarray(data.features), jnp.asarray(data.parameters)
+    options = _fit_options(
+        features, parameters, jnp.asarray(weights), ridge=settings.ridge, variance_floor=settings.variance_floor
+    )
+    return State(options, kept, gating.fit_softmax(features, jnp.asarray(weights), settings.gate_ridge))
+
+
+@functools.partial(jax.jit, static_argnames=("ridge", "variance_floor"))
+def _fit_options(
+    features: Float[Array, "N F"],
+    parameters: Float[Array, "N D"],
+    weights: Float[Array, "O N"],
+    *,
+    ridge: float,
+    variance_floor: float,
+) -> LinearGaussian:
+    pseudo_samples = parameters.shape[1] + 1.0
+    fit = functools.partial(gaussian.fit, ridge=ridge, variance_floor=variance_floor, pseudo_samples=pseudo_samples)
+    return jax.vmap(fit, in_axes=(None, None, 0))(features, parameters, weights)
+
+
+class HiREPS(Learner):
+    """Hierarchical relative entropy policy search, by ask and tell as `hpsde.HPSDE`, whose arguments it takes.
+
+    Settings are those of `HiREPSSettings`, whole or by name, as in `HiREPS(1, 1, initial=..., epsilon=1.0)`.
+    """
+
+    SETTINGS: ClassVar[type] = HiREPSSettings
+    FIXED: ClassVar[tuple[str, ...]] = (*Learner.FIXED, "max_options", "start_width")
+    settings: HiREPSSettings
+
+    def _draw(self, key: Array, rows: np.ndarray, policy: HierarchicalPolicy) -> Proposal:
+        key_option, key_noise = jax.random.split(key)
+        log_gate = policy.gate_scores(rows)
+        log_gate = log_gate - np.logaddexp.reduce(log_gate, axis=0)
+        option = draw_options(key_option, policy.gate, log_gate, 1.0)
+        parameters = policy.sample_options(key_noise, rows, option)
+        log_density = np.logaddexp.reduce(log_gate + policy.log_option_densities(rows, parameters), axis=0)
+        return Proposal(parameters, option, log_density)
+
+    def _estimate(self, key: Array, usable: np.ndarray) -> HierarchicalPolicy:
+        contexts, parameters = self.rollouts.contexts[usable], self.rollouts.parameters[usable]
+        # Until a policy has been asked there is nothing to go on from: the start is made anew from all rollouts.
+        old = self._policy if np.any(self.rollouts.behaviour[usable] > 0) else None
+        if old is None:
+            units = fit_units(contexts, parameters, bounds=self.bounds)
+            features = make_features(self.settings.features, contexts, self.settings.feature_count)
+        else:
+            units, features = old.units, old.features
+        most, expected = self.settings.window or len(contexts), self.expected_rollouts
+        newest = slice(-min(most, len(contexts)), None)
+        data = make_data(
+            units.contexts(contexts[newest]),
+            units.parameters(parameters[newest]),
+            self.rollouts.returns[usable][newest],
+            features(contexts[newest]),
+            expected=min(self.settings.window or expected, expected),
+        )
+        state = start(data, self.settings) if old is None else _state_of(old)
+        state, step = update(state, data, self.settings)
+        self.info = replace(self.info, ess=step.ess, temperature=step.temperature, options_kept=step.options_kept)
+        return HierarchicalPolicy(
+            standard_options=gaussian.cut(state.options, units.limits),
+            kept=state.kept,
+            gate=state.gate,
+            features=features,
+            units=units,
+            mean_returns=step.mean_returns,
+            known_contexts=contexts,
+        )
+
+
+def _state_of(policy: HierarchicalPolicy) -> State:
+    return State(policy.standard_options, policy.kept, cast(SoftmaxGate, policy.gate))

@@ -1,0 +1,356 @@
+"""HPSDE as ask / tell: the shell around Algorithm 1 that keeps the rollouts and who made them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hpsde import gp
+from hpsde.algorithm import Memory, StepInfo, combinations, judged, reestimate, share_outside, with_slots
+from hpsde.base.padding import pad_rows, padded_size
+from hpsde.base.precision import double_precision
+from hpsde.base.shapes import Array
+from hpsde.learners.ask_tell import DENSITY, Info, Learner, Proposal
+from hpsde.policy.doubts import Doubt, Signs, find_doubts
+from hpsde.policy.hierarchical import HierarchicalPolicy
+from hpsde.settings import Settings
+from hpsde.steps import discovery, gaussian, latent, level, scouting, stopping
+from hpsde.steps.behaviours import History
+from hpsde.steps.climbing import Seen
+from hpsde.steps.features import FEATURE_NAMES, FeatureMap, make_features
+from hpsde.steps.gating import GPGate, Optimism, draw_options, returns_in_use
+from hpsde.steps.initial import EstimatedDensity, kernel_log_density
+from hpsde.steps.landscape import Landscape
+from hpsde.steps.return_model import approximate_return, survey
+from hpsde.steps.rollouts import GIVEN, INITIAL, Data, Units, fit_units
+
+FEWEST_HILLS = 8  # that one of is climbed by chance, where a single rollout is asked for
+
+__all__ = ["HPSDE", "Frame", "Info", "Proposal"]
+
+
+class Frame(NamedTuple):
+    """Units, features and initial density, from the initial rollouts; fixed once a policy has been asked."""
+
+    units: Units
+    features: FeatureMap
+    estimated: EstimatedDensity | None  # where the initial policy has no density of its own and it was asked for
+
+
+class _Climbs(NamedTuple):
+    """Parameters [n, D] in the user's units, and the place of the option whose hill is climbed [n]."""
+
+    places: np.ndarray
+    option: np.ndarray
+
+
+class HPSDE(Learner):
+    """Hierarchical policy search via return-weighted density estimation, by ask and tell.
+
+    `initial` is where the first parameters come from: a distribution (`hpsde.Uniform`, `hpsde.Gaussian`), an
+    array of samples [n, D], or a task. `ask` draws from it until `initial_rollouts` have been told that did
+    not fail; from then on it draws from the policy learned so far. `expected_rollouts` is a hint: with it,
+    functions are compiled once, not anew as the data grow. Settings can be given by name, as in
+    `HPSDE(1, 1, initial=..., update="rwr")`. docs/ask_tell.md shows it at work.
+    """
+
+    STATE: ClassVar[tuple[str, ...]] = (*Learner.STATE, "_history", "_frame", "_memory")
+    FIXED: ClassVar[tuple[str, ...]] = (*Learner.FIXED, "trend", "whitening")
+
+    settings: Settings
+
+    def _begin(self) -> None:
+        self._history = History(self.expected_rollouts)
+        self._frame: Frame | None = None
+        self._memory = Memory()
+        self._looks: dict[bytes, Seen] = {}  # what climbs have computed: a cache
+        self._conditioned: tuple[int, gp.GP] | None = None  # the landscape's process, and after how many updates
+
+    @double_precision
+    def change_settings(self, changes: dict[str, Any]) -> None:
+        """Options keep their numbers where there may be more of them than before."""
+        super().change_settings(changes)
+        self._memory = with_slots(self._memory, self.settings.max_options)
+
+    def _draw(self, key: Array, rows: np.ndarray, policy: HierarchicalPolicy) -> Proposal:
+        key_option, key_noise, key_scouts, key_climbs = jax.random.split(key, 4)
+        scouts, unseen = self._scouts(key_scouts, rows, policy)
+        optimism = Optimism(self.settings.kappa, self.settings.deviation == "return")
+        values = policy.gate_scores(rows, optimism)
+        temperature = self.settings.exploration_temperature * self.info.temperature
+        option = np.array(draw_options(key_option, policy.gate, values, temperature))
+        parameters = np.array(policy.sample_options(key_noise, rows, option))
+        parameters[scouts], option[scouts] = unseen, INITIAL
+        climbs = self._climbs(key_climbs, len(rows))
+        parameters[: len(climbs.places)], option[: len(climbs.places)] = climbs.places, climbs.option
+        own, others = option != INITIAL, np.flatnonzero(option == INITIAL)
+        log_density = np.zeros(len(rows))
+        if own.any():
+            self._decided(rows[own], option[own], policy)
+            standard, features = policy.units.contexts(rows), policy.features(rows)
+            within = policy.units.parameters(parameters)
+            log_density = np.array(self._history.log_density(self.info.updates, standard, features, within))
+            log_density -= policy.units.log_volume
+        if len(others):
+            known = self._initial.log_density(rows[others], parameters[others])
+            log_density[others] = np.nan if known is None else known
+        return Proposal(parameters, option, log_density)
+
+    def _climbs(self, key: Array, count: int) -> _Climbs:
+        """At most `count` of the rollouts that climbs ask for and that were not told yet, of the highest hills first.
+
+        Somebody else may have been asked for the same ones and not have told them: some are passed over by chance.
+        """
+        frame, memory, policy = self._frame, self._memory, self._policy
+        if frame is None or policy is None or not len(memory.climbs):
+            return _Climbs(np.zeros((0, self.parameter_size)), np.zeros(0, dtype=int))
+        places = frame.units.raw_parameters(memory.climbs)
+        since = self.rollouts.parameters[~self.rollouts.failed][len(memory.distrusted) :]
+        told = np.any(np.all(places[:, None] == since[None], axis=2), axis=1)
+        left = np.flatnonzero(~told)[: max(2 * count, FEWEST_HILLS)]
+        if len(left) > count:
+            left = np.sort(np.asarray(jax.random.permutation(key, left))[:count])
+        slots = memory.climbing[left]
+        return _Climbs(places[left], np.where(slots < 0, INITIAL, np.cumsum(policy.kept)[slots] - 1))
+
+    def _scouts(self, key: Array, rows: np.ndarray, policy: HierarchicalPolicy) -> tuple[np.ndarray, np.ndarray]:
+        """Which of the contexts [N, S] scouts go out in (steps/scouting.py), and their parameters."""
+        none = np.zeros(0, dtype=int), np.zeros((0, self.parameter_size))
+        key_count, key_rows, key_pool, key_guess = jax.random.split(key, 4)
+        gone = self._scouts_gone()
+        count = int(self.settings.scouts * len(rows) + float(jax.random.uniform(key_count)))
+        if self._memory.landscape is None or self._frame is None or count <= 0:
+            return none
+        order = np.asarray(jax.random.permutation(key_rows, len(rows)))
+        guessed, tried = self._tries(key_guess, rows, order[:count], gone)
+        done = self.info.width < scouting.NARROW
+        others = order[len(guessed) : count if done else min(count, len(guessed) + scouting.MOST - gone)]
+        # NaN: nothing is known of that.
+        if not len(others) or (self.info.unexplored < scouting.UNSEEN and not done):
+            return guessed, tried
+        some, unseen = self._unseen(key_pool, rows, others, policy)
+        return np.concatenate([guessed, some]), np.concatenate([tried, unseen])
+
+    def _scouts_gone(self) -> int:
+        """How many rollouts of the initial policy there are beyond those that the first learning step waits for."""
+        initial, given = (int(np.sum((self.rollouts.behaviour == who) & ~self.rollouts.failed)) for who in (0, GIVEN))
+        return initial - max(self.initial_rollouts - given, 0)
+
+    def _tries(self, key: Array, rows: np.ndarray, some: np.ndarray, gone: int) -> tuple[np.ndarray, np.ndarray]:
+        """Which of `some` contexts guesses are tried in, each in scouting.TRIES of them, and their parameters."""
+        found, frame = self._memory.found, self._frame
+        most = int(scouting.MOST_TRIED * len(self.rollouts)) - gone
+        count = 0 if found is None else min(len(some), scouting.TRIES * len(found.guesses), most)
+        if found is None or frame is None or count <= 0:
+            return np.zeros(0, dtype=int), np.zeros((0, self.parameter_size))
+        some = some[:count]
+        policies, which = discovery.guessed_policies(found), np.arange(count) % len(found.guesses)
+        parameters = frame.units.raw_parameters(gaussian.draw(key, policies, frame.features(rows[some]), which))
+        known = self._initial.log_density(rows[some], parameters)
+        possible = np.ones(count, dtype=bool) if known is None else np.isfinite(known)
+        return some[possible], parameters[possible]
+
+    def _unseen(
+        self, key: Array, rows: np.ndarray, some: np.ndarray, policy: HierarchicalPolicy
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """In which of `some` contexts there is ground worth a look, and the parameters there."""
+        surveyed, frame, count = self._memory.landscape, self._frame, len(some)
+        if surveyed is None or frame is None:
+            raise RuntimeError("there is no landscape yet")
+        drawn = self._initial.sample(key, np.repeat(rows[some], scouting.POOL, axis=0))
+        contexts, standard = frame.units.contexts(rows[some]), frame.units.parameters(drawn)
+        means = frame.units.parameters(policy.option_means(rows[some]).reshape(-1, self.parameter_size))
+        pools = standard.reshape(count, scouting.POOL, -1)
+        options = means.reshape(-1, count, self.parameter_size)
+        found = scouting.choose(surveyed, self._process(frame, surveyed), contexts, pools, options)
+        taken = drawn.reshape(count, scouting.POOL, -1)[np.arange(count), found.chosen]
+        return some[found.worth], taken[found.worth]
+
+    def _process(self, frame: Frame, surveyed: Landscape) -> gp.GP:
+        """The landscape's process given the rollouts that the policy was learned from."""
+        if self._conditioned is None or self._conditioned[0] != self.info.updates:
+            data = self._data(frame, ~self.rollouts.failed)
+            believed = data._replace(mask=data.mask & ~pad_rows(self._memory.distrusted, len(data.mask)))
+            self._conditioned = self.info.updates, latent.conditioned(believed, surveyed)[0]
+        return self._conditioned[1]
+
+    @double_precision
+    def recall(self, contexts: np.ndarray, option: np.ndarray) -> None:
+        """The present policy chose these options [N] in contexts [N, S]; `propose` has said so already."""
+        if self._policy is not None:
+            self._decided(contexts, option, self._policy)
+
+    def _decided(self, contexts: np.ndarray, option: np.ndarray, policy: HierarchicalPolicy) -> None:
+        """The gate's decisions are what the policy's density is known by."""
+        slots = np.flatnonzero(policy.kept)[option]
+        self._history.add(self.info.updates, policy.standard_options, policy.units.contexts(contexts), slots)
+
+    def _estimate(self, key: Array, usable: np.ndarray) -> HierarchicalPolicy:
+        new = not self._history.behaviours
+        if self._frame is None or new:
+            # Until a policy has been asked, only the memory is in the units of the old frame.
+            self._frame, self._memory = self._make_frame(usable), Memory()
+        key_density, key_surface, key_survey = jax.random.split(key, 3)
+        frame = self._frame
+        data = self._data(frame, usable)
+        spreads, memory, settings = frame.units.spreads, self._memory, self.settings
+        approximated, data = approximate_return(key_surface, data, spreads, memory.surface, memory.distrusted, settings)
+        last = memory.landscape
+        surveyed = survey(key_survey, data, approximated, spreads, last, settings)
+        if new and surveyed is not None and settings.features == "automatic" and self.context_size:
+            frame = self._frame = self._with_features(key_density, frame, data, surveyed, usable)
+            data = data._replace(features=pad_rows(frame.features(self.rollouts.contexts[usable]), len(data.mask)))
+        P = combinations(surveyed)
+        log_behaviour = self._log_behaviour(frame, usable, P)[usable]
+        data = data._replace(log_behaviour=pad_rows(log_behaviour, len(data.mask)))
+        estimate, self._memory, step = reestimate(
+            key_density, data, approximated, surveyed, memory, settings, self._looks
+        )
+        self.info = replace(self.info, **step._asdict())
+        policy = HierarchicalPolicy(
+            standard_options=estimate.options,
+            kept=estimate.kept,
+            gate=estimate.gate,
+            features=frame.features,
+            units=frame.units,
+            mean_returns=estimate.mean_returns,
+            known_contexts=self.rollouts.contexts[usable],
+            numbers=estimate.numbers,
+            tried=np.isin(estimate.numbers, self.rollouts.number) if settings.density == "options" else None,
+        )
+        policy = replace(policy, doubts=self._doubts(data, step, policy))
+        self.info = replace(self.info, to_gain=self._to_gain(step, policy))
+        return policy
+
+    def _to_gain(self, step: StepInfo, policy: HierarchicalPolicy) -> float:
+        """Share of the signal that is left to gain (steps/stopping.py); infinite where that is not known."""
+        gate = policy.gate
+        if step.quiet < stopping.QUIET or policy.doubts or not isinstance(gate, GPGate) or gate.binary:
+            return float("inf")
+        rows = policy.known_contexts[gp.spread_subset(len(policy.known_contexts), stopping.CONTEXTS)]
+        arrays = (jnp.asarray(each) for each in (policy.features(rows), policy.units.contexts(rows)))
+        moments = returns_in_use(gate, policy.standard_options, *arrays)
+        mean, deviation = (np.asarray(each)[policy.kept] for each in moments)
+        signal = float(np.exp(gate.process.hyperparameters.log_signal))
+        unsure = stopping.left_of_gate(mean, deviation) > stopping.UNSURE * signal
+        return float("inf") if unsure else stopping.left_of_options(step.width)
+
+    def _doubts(self, data: Data, step: StepInfo, policy: HierarchicalPolicy) -> tuple[Doubt, ...]:
+        """What speaks against the policy; joint Gaussians have no model that could tell."""
+        if self.settings.density != "options":
+            return ()
+        expected = float("nan")
+        if isinstance(policy.gate, GPGate) and policy.gate.cautious:
+            contexts = policy.known_contexts[judged(data)]
+            best = policy.gate_scores(contexts).max(axis=0)
+            expected = float(np.mean(policy.gate.warp.inverse(best) + policy.units.level(contexts)))
+        signs = Signs(
+            explained=step.explained,
+            unexplored=step.unexplored,
+            expected=expected,
+            best_first=step.best_first,
+            width=step.width,
+            options=step.options_kept,
+            maxima=step.maxima,
+            settled=self._memory.settled,
+            outside=float("nan") if self.bounds_are_given else share_outside(data),
+        )
+        return find_doubts(signs)
+
+    def _make_frame(self, usable: np.ndarray) -> Frame:
+        contexts, parameters = self.rollouts.contexts[usable], self.rollouts.parameters[usable]
+        units = fit_units(contexts, parameters, whitening=self.settings.whitening, bounds=self.bounds)
+        chosen = self.settings
+        if chosen.warp != "none":
+            first = usable & self._first
+            known = units.contexts(self.rollouts.contexts[first]), self.rollouts.returns[first]
+            units = units._replace(return_level=level.fit(*known))
+        return Frame(units, make_features(chosen.features, contexts, chosen.feature_count, trend=chosen.trend), None)
+
+    @property
+    def _first(self) -> np.ndarray:
+        """Which rollouts [N] know the return at large: those of the initial policy, and data from elsewhere."""
+        return np.isin(self.rollouts.behaviour, (0, GIVEN))
+
+    def _with_features(self, key: Array, frame: Frame, data: Data, surveyed: Landscape, usable: np.ndarray) -> Frame:
+        """The frame with the features that its rollouts speak for."""
+        chosen, contexts = self.settings, self.rollouts.contexts[usable]
+        maps = [make_features(name, contexts, chosen.feature_count, trend=chosen.trend) for name in FEATURE_NAMES[1:]]
+        values = [pad_rows(each(contexts), len(data.mask)) for each in maps]
+        return frame._replace(features=maps[latent.choose_features(key, data, surveyed, values, chosen)])
+
+    def _data(self, frame: Frame, usable: np.ndarray) -> Data:
+        """The usable rollouts in standard units, padded, but without pi_old."""
+        contexts, returns = self.rollouts.contexts[usable], self.rollouts.returns[usable]
+        parameters = frame.units.parameters(self.rollouts.parameters[usable])
+        rows = padded_size(len(returns), expected=self.expected_rollouts)
+        return Data(
+            contexts=pad_rows(frame.units.contexts(contexts), rows),
+            parameters=pad_rows(parameters, rows),
+            returns=pad_rows(returns, rows),
+            features=pad_rows(frame.features(contexts), rows),
+            log_behaviour=np.zeros(rows),
+            mask=np.arange(rows) < len(returns),
+            initial=pad_rows(self._first[usable], rows),
+            rollouts=len(returns),
+            level=pad_rows(frame.units.level(contexts), rows),
+            limits=frame.units.limits,
+            range=self._range(frame, usable & (self.rollouts.behaviour == 0)),
+        )
+
+    def _range(self, frame: Frame, first: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        """The bounds, or lowest and highest parameters of the initial rollouts, where the initial policy is uniform."""
+        if frame.units.turned or not first.any():
+            return None
+        known = self._initial.log_density(self.rollouts.contexts[first], self.rollouts.parameters[first])
+        if known is None or np.ptp(known) > 1e-9:
+            return None
+        if frame.units.limits is not None and not self.bounds_are_given:
+            return frame.units.limits
+        parameters = frame.units.parameters(self.rollouts.parameters[first])
+        return parameters.min(axis=0), parameters.max(axis=0)
+
+    def _log_behaviour(self, frame: Frame, usable: np.ndarray, P: np.ndarray | None) -> np.ndarray:
+        """log pi_old [N] of all rollouts, or of the combinations xi P of their parameters."""
+        rollouts, units = self.rollouts, frame.units
+        contexts, parameters = units.contexts(rollouts.contexts), units.parameters(rollouts.parameters)
+        every = contexts, frame.features(rollouts.contexts), parameters
+        log_initial = self._log_initial(frame, usable, contexts, parameters, P)
+        unknown = rollouts.behaviour < 0
+        log_unknown = self._estimated(1, usable & unknown, contexts, parameters, P) if unknown.any() else None
+        if self.settings.behaviour == "own":
+            return self._history.log_own(*every, log_initial, rollouts.behaviour, P, log_unknown)
+        # A failed rollout is no rollout: it does not count in the share of the behaviour that made it.
+        return self._history.log_mixture(*every, log_initial, rollouts.behaviour[usable], P, log_unknown)
+
+    def _log_initial(
+        self, frame: Frame, usable: np.ndarray, contexts: np.ndarray, parameters: np.ndarray, P: np.ndarray | None
+    ) -> np.ndarray:
+        """log pi_0(xi | s) [N] in standard units: the initial policy's own, or estimated from its rollouts."""
+        known = self._initial.log_density(self.rollouts.contexts, self.rollouts.parameters) if P is None else None
+        if known is not None:
+            return np.asarray(known) + frame.units.log_volume
+        first = usable & (self.rollouts.behaviour == 0)
+        if P is not None or first.sum() < 2:
+            return self._estimated(0, first if first.sum() > 1 else usable & self._first, contexts, parameters, P)
+        estimated = frame.estimated
+        if estimated is None:
+            estimated = EstimatedDensity.fit(self._key(DENSITY, 0), contexts[first], parameters[first])
+            self._frame = frame._replace(estimated=estimated)
+        return estimated.log_density(contexts, parameters)
+
+    def _estimated(
+        self, stream: int, known: np.ndarray, contexts: np.ndarray, parameters: np.ndarray, P: np.ndarray | None
+    ) -> np.ndarray:
+        """log p(xi | s) [N], or that of the combinations xi P, estimated from the rollouts `known` [N]."""
+        if not known.any():
+            return np.zeros(len(contexts))  # of nobody
+        if P is not None:
+            points = contexts[known], parameters[known] @ P
+            return kernel_log_density(points, contexts, parameters @ P, self.expected_rollouts)
+        estimated = EstimatedDensity.fit(self._key(DENSITY, stream), contexts[known], parameters[known])
+        return estimated.log_density(contexts, parameters)

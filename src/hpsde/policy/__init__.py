@@ -1,0 +1,1 @@
+"""What is learned: options and a gate, in memory, in a file and in words."""

@@ -1,0 +1,215 @@
+"""A policy in one file: a zip archive of plain numpy arrays (`.npz`) with a JSON header. Nothing in it runs.
+
+docs/policy_file.md describes the format. The Gaussian process is stored as its points, its beta = K^-1 y and
+its hyper-parameters; K^-1 itself, which an optimistic or a cautious gate needs, is computed again on loading.
+Doubts are text, and stand in the header.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from hpsde import gp
+from hpsde.base.archive import read_arrays, write_arrays
+from hpsde.base.precision import double_precision
+from hpsde.errors import FileFormatError, InputError
+from hpsde.gp.warp import Warp
+from hpsde.policy.doubt_entries import doubt_entries, doubts_from
+from hpsde.policy.doubts import Doubt
+from hpsde.policy.fields import VERSION, check_fields, fields_of
+from hpsde.policy.hierarchical import HierarchicalPolicy
+from hpsde.steps import gating, gaussian, level
+from hpsde.steps.features import Custom, FeatureMap, Linear, Quadratic, SquaredExponential
+from hpsde.steps.gating import Gate, GPGate, MarginalGate, SoftmaxGate
+from hpsde.steps.gaussian import LinearGaussian
+from hpsde.steps.rollouts import Units
+
+FORMAT = "hpsde-policy"
+READABLE = tuple(range(1, VERSION + 1))
+KEYS = ("format", "version", "features", "gate")
+OPTION_FIELDS = ("b", "w", "Sigma")  # their bounds are those of the units
+
+
+def save_policy(policy: HierarchicalPolicy, path: str | Path) -> None:
+    """Write the policy; the file appears whole or not at all."""
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "features": policy.features.kind,
+        "gate": policy.gate.kind,
+        "doubts": doubt_entries(policy.doubts),
+    }
+    arrays = policy_arrays(policy)
+    check_fields(arrays, fields_of(policy.features.kind, policy.gate.kind))
+    write_arrays(Path(path), {"header": np.array(json.dumps(header)), **arrays})
+
+
+def load_policy(path: str | Path, *, features: Callable[[np.ndarray], np.ndarray] | None = None) -> HierarchicalPolicy:
+    """Read a policy. One learned with features of your own needs that function again: `features=`."""
+    arrays = read_arrays(Path(path), links=True)
+    header = _header(path, arrays)
+    if (header["features"] == "custom") != (features is not None):
+        raise InputError(
+            f"{path} was learned with features of your own: load_policy(path, features=function)"
+            if features is None
+            else f"{path} has {header['features']} features and takes no others: load_policy(path)"
+        )
+    del arrays["header"]
+    try:
+        check_fields(arrays, fields_of(header["features"], header["gate"], header["version"]))
+    except ValueError as error:
+        raise FileFormatError(f"{path} is damaged: {error}") from error
+    try:
+        policy = _assemble(header, _unsaid(arrays) | arrays, features, _doubts(path, header))
+    except MemoryError as error:
+        raise FileFormatError(f"{path} needs more memory than there is") from error
+    _check_custom_features(policy)
+    return policy
+
+
+def policy_arrays(policy: HierarchicalPolicy) -> dict[str, np.ndarray]:
+    """All numbers of a policy, by the names of the file's fields."""
+    values, fields = _values(policy), fields_of(policy.features.kind, policy.gate.kind)
+    return {name: np.asarray(values[name], dtype=fields[name].dtype) for name in fields}
+
+
+def _header(path: str | Path, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    try:
+        header = json.loads(str(arrays["header"]))
+        known = header["format"] == FORMAT
+        version = header["version"]
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise FileFormatError(f"{path} is not a policy file: it has no hpsde header") from error
+    if not known:
+        raise FileFormatError(f"{path} is not a policy file: its format is {header['format']!r}, not {FORMAT!r}")
+    if version not in READABLE:
+        known_versions = ", ".join(map(str, READABLE))
+        raise FileFormatError(f"{path} has version {version!r}; this hpsde reads versions {known_versions}")
+    if set(header) != {*KEYS, *(["doubts"] if version >= 3 else [])}:
+        raise FileFormatError(f"{path} is damaged: its header has the keys {', '.join(header)}")
+    return header
+
+
+def _doubts(path: str | Path, header: dict[str, Any]) -> tuple[Doubt, ...]:
+    try:
+        return doubts_from(header.get("doubts", []))
+    except ValueError as error:
+        raise FileFormatError(f"{path} is damaged: {error}") from error
+
+
+def _values(policy: HierarchicalPolicy) -> dict[str, Any]:
+    """All fields of the file by name."""
+    values: dict[str, Any] = {f"option_{name}": getattr(policy.standard_options, name) for name in OPTION_FIELDS}
+    values |= {f"units_{name}": value for name, value in policy.units._asdict().items()}
+    values |= {name: getattr(policy, name) for name in ("kept", "mean_returns", "known_contexts")}
+    numbers = 0 if policy.numbers is None else np.asarray(policy.numbers)
+    values["option_numbers"] = np.where(policy.kept, numbers, 0)
+    values["option_tried"] = policy.kept if policy.tried is None else np.asarray(policy.tried) & policy.kept
+    means, counts = policy.measured_returns, policy.measured_rollouts
+    values["option_measured_return"] = np.where(policy.kept, 0.0 if means is None else means, 0.0)
+    values["option_measured_rollouts"] = np.where(policy.kept, 0 if counts is None else counts, 0)
+    values |= {f"features_{name}": value for name, value in vars(policy.features).items()}
+    if not isinstance(policy.gate, GPGate):
+        return values | {f"gate_{name}": value for name, value in policy.gate._asdict().items()}
+    process, warp = policy.gate.process, policy.gate.warp
+    values |= {f"gate_{name}": value for name, value in process.hyperparameters._asdict().items()}
+    values |= {f"gate_{name}": getattr(process, name) for name in ("z", "mask", "beta", "centre", "mean")}
+    return values | {
+        "gate_axes": np.eye(process.z.shape[1]) if policy.gate.axes is None else policy.gate.axes,
+        "gate_cautious": policy.gate.cautious,
+        "gate_binary": policy.gate.binary,
+        "gate_matern": process.hyperparameters.kernel.name == "matern",
+        "gate_scores": policy.gate.scores,
+        "gate_warp_returns": warp.returns,
+        "gate_warp_scores": warp.scores,
+    }
+
+
+def _unsaid(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What earlier versions had no fields for.
+
+    Parameters were scaled alone, features without trend, no gate cautious, none of success or failure, all kernels
+    squared exponentials, returns had no level, parameters no bounds; nobody counted options, nor what they had earned.
+    """
+    return {
+        "option_numbers": np.zeros(len(arrays["kept"]), dtype=np.int64),
+        "option_tried": arrays["kept"],
+        "option_measured_return": np.zeros(len(arrays["kept"])),
+        "option_measured_rollouts": np.zeros(len(arrays["kept"]), dtype=np.int64),
+        "units_parameter_axes": np.eye(len(arrays["units_parameter_scale"])),
+        "units_return_level": level.none(len(arrays["units_context_scale"])),
+        "units_parameter_low": np.full(len(arrays["units_parameter_scale"]), -np.inf),
+        "units_parameter_high": np.full(len(arrays["units_parameter_scale"]), np.inf),
+        "features_trend": np.zeros(len(arrays["units_context_scale"])),
+        "gate_cautious": np.array(False),
+        "gate_binary": np.array(False),
+        "gate_matern": np.array(False),
+    }
+
+
+@double_precision
+def _assemble(
+    header: dict[str, Any], arrays: dict[str, np.ndarray], function: Any, doubts: tuple[Doubt, ...]
+) -> HierarchicalPolicy:
+    """The policy of checked fields."""
+    units = Units(*(arrays[f"units_{name}"] for name in Units._fields))
+    options = LinearGaussian(*(jnp.asarray(arrays[f"option_{name}"]) for name in OPTION_FIELDS))
+    return HierarchicalPolicy(
+        standard_options=gaussian.cut(options, units.limits),
+        kept=arrays["kept"],
+        gate=_gate(header["gate"], arrays),
+        features=_features(header["features"], arrays, function),
+        units=units,
+        mean_returns=arrays["mean_returns"],
+        known_contexts=arrays["known_contexts"],
+        numbers=arrays["option_numbers"] if arrays["option_numbers"].any() else None,
+        tried=arrays["option_tried"],
+        measured_returns=arrays["option_measured_return"],
+        measured_rollouts=arrays["option_measured_rollouts"],
+        doubts=doubts,
+    )
+
+
+def _features(kind: str, arrays: dict[str, np.ndarray], function: Any) -> FeatureMap:
+    if kind == "custom":
+        return Custom(function)
+    if kind in ("linear", "quadratic"):
+        made = Linear if kind == "linear" else Quadratic
+        return made(arrays["features_centre"], arrays["features_scale"])
+    return SquaredExponential(arrays["features_centres"], arrays["features_bandwidth"], arrays["features_trend"])
+
+
+def _gate(kind: str, arrays: dict[str, np.ndarray]) -> Gate:
+    part = {
+        name.removeprefix("gate_"): jnp.asarray(value) for name, value in arrays.items() if name.startswith("gate_")
+    }
+    if kind == "softmax":
+        return SoftmaxGate(part["theta"])
+    if kind == "marginal":
+        return MarginalGate(part["log_share"], part["mean"], part["covariance"])
+    kernel = gp.KERNELS["matern" if arrays["gate_matern"] else "se"]
+    hyperparameters = kernel(*(part[name] for name in kernel._fields))
+    stored = (part["z"], part["mask"], part["beta"], jnp.zeros((0, 0)), part["mean"], part["centre"])
+    axes = part.get("axes")
+    if axes is not None and np.array_equal(axes, np.eye(len(axes))):
+        axes = None
+    warp = Warp(arrays["gate_warp_returns"], arrays["gate_warp_scores"])
+    flags = bool(arrays["gate_cautious"]), bool(arrays["gate_binary"])
+    return gating.with_inverse(GPGate(gp.GP(hyperparameters, *stored), part["scores"], warp, axes, *flags))
+
+
+def _check_custom_features(policy: HierarchicalPolicy) -> None:
+    """Features given on loading must be as many as those that the policy was learned with."""
+    wanted = policy.standard_options.w.shape[1]
+    given = policy.features(policy.units.context_centre[None, :]).shape[1]
+    if given != wanted:
+        raise InputError(
+            f"features must be the function the policy was learned with, which gave {wanted} features; "
+            f"this one gives {given}"
+        )

@@ -1,0 +1,234 @@
+"""The learned hierarchical policy: a gate over option policies, in the user's units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hpsde.base.checks import as_numbers, check_rows
+from hpsde.base.padding import pad_rows, padded_size
+from hpsde.base.precision import double_precision
+from hpsde.base.shapes import Array
+from hpsde.errors import InputError
+from hpsde.policy.doubts import Doubt
+from hpsde.steps import gating, gaussian
+from hpsde.steps.features import FeatureMap
+from hpsde.steps.gating import Gate, GPGate
+from hpsde.steps.gaussian import LinearGaussian
+from hpsde.steps.rollouts import Units
+
+
+@dataclass(frozen=True, eq=False)
+class Option:
+    """One option policy N(xi | mean(s), covariance)."""
+
+    index: int
+    policy: HierarchicalPolicy = field(repr=False)
+    mean_return: float
+    """Return-weighted mean return of the rollouts behind it."""
+    number: int
+    """What it is called, from its birth on: 1, 2, 3, ...; the index is its place among today's options."""
+    measured_return: float | None = None
+    """Mean return of the newest rollouts that it has made, 20 at most; None where it has made none."""
+    measured_rollouts: int = 0
+    """How many rollouts that is the mean of."""
+
+    def mean(self, contexts: Any = None) -> np.ndarray:
+        """Mean parameters [C, D] in contexts [C, S]; none are needed where S = 0."""
+        return self.policy.option_means(contexts)[self.index]
+
+    @property
+    def covariance(self) -> np.ndarray:
+        """Covariance [D, D] of the parameters."""
+        standard = np.asarray(self.policy.standard_options.Sigma)[self.policy.kept][self.index]
+        return self.policy.units.raw_differences(self.policy.units.raw_differences(standard).T)
+
+
+@dataclass(frozen=True, eq=False)
+class HierarchicalPolicy:
+    """pi(xi | s) = sum_o pi(o | s) pi(xi | s, o). Use `act`; the rest is for those who look inside."""
+
+    standard_options: LinearGaussian = field(repr=False)  # in standard units, padded
+    kept: np.ndarray  # [O] which of them exist
+    gate: Gate = field(repr=False)
+    features: FeatureMap = field(repr=False)
+    units: Units = field(repr=False)
+    mean_returns: np.ndarray
+    known_contexts: np.ndarray = field(repr=False)  # contexts of the rollouts learned from, for the summary
+    numbers: np.ndarray | None = None  # [O] what each option is called from its birth on; None: nobody counted
+    tried: np.ndarray | None = None  # [O] which options have rollouts of their own; None: nobody counted
+    measured_returns: np.ndarray | None = (
+        None  # [O] mean return of the newest rollouts each option made; None: not known
+    )
+    measured_rollouts: np.ndarray | None = None  # [O] how many rollouts those are
+    doubts: tuple[Doubt, ...] = ()
+    """What the learner is not sure of; empty where nothing speaks against the policy."""
+
+    @property
+    def context_size(self) -> int:
+        """S, how many numbers a context has."""
+        return len(self.units.context_centre)
+
+    @property
+    def parameter_size(self) -> int:
+        """D, how many parameters the policy gives."""
+        return len(self.units.parameter_centre)
+
+    @property
+    def options(self) -> list[Option]:
+        """The option policies, in a fixed order."""
+        values, numbers = self.mean_returns[self.kept], self.option_numbers
+        if self.measured_returns is None or self.measured_rollouts is None:
+            return [Option(o, self, float(values[o]), int(numbers[o])) for o in range(len(values))]
+        means, counts = self.measured_returns[self.kept], self.measured_rollouts[self.kept].astype(int)
+        measured = [float(mean) if count else None for mean, count in zip(means, counts, strict=True)]
+        return [
+            Option(o, self, float(values[o]), int(numbers[o]), measured[o], int(counts[o])) for o in range(len(values))
+        ]
+
+    @property
+    def option_numbers(self) -> np.ndarray:
+        """What the options are called [O], in their order: 1, 2, 3, ... where nobody counted."""
+        if self.numbers is None:
+            return np.arange(1, int(self.kept.sum()) + 1)
+        return np.asarray(self.numbers)[self.kept]
+
+    def act(self, context: Any = None) -> np.ndarray:
+        """The best known parameters: [D] for one context [S], [N, D] for many [N, S]. No context: S = 0."""
+        contexts, single = self._contexts(context)
+        chosen = self.choose(contexts)
+        parameters = self.option_means(contexts)[chosen, np.arange(len(chosen))]
+        return parameters[0] if single else parameters
+
+    def choose(self, contexts: Any = None) -> np.ndarray:
+        """The greedy option in each context [C]; one that was never tried only where none was."""
+        values = self.gate_scores(self._contexts(contexts)[0])
+        if self.tried is not None and np.any(tried := np.asarray(self.tried)[self.kept]):
+            values = np.where(tried[:, None], values, -np.inf)
+        return np.argmax(values, axis=0)
+
+    @double_precision
+    def option_means(self, contexts: Any = None) -> np.ndarray:
+        """Mean parameters of every option in every context [O, C, D]."""
+        rows, _ = self._contexts(contexts)
+        standard = np.asarray(_means(self.standard_options, self._padded_features(rows)))
+        return self.units.raw_parameters(standard[self.kept][:, : len(rows)])
+
+    @double_precision
+    def expected_returns(self, contexts: Any = None) -> np.ndarray:
+        """Expected return of every option in every context [O, C]; without a GP gate, one number for each."""
+        rows, _ = self._contexts(contexts)
+        if isinstance(self.gate, GPGate):
+            values = gating.expected_scores(self.gate, *self._asked(rows))
+            advantages = self.gate.warp.inverse(np.asarray(values)[self.kept][:, : len(rows)])
+            return advantages + self.units.level(rows)[None]
+        return np.repeat(self.mean_returns[self.kept][:, None], len(rows), axis=1)
+
+    @double_precision
+    def expected_deviations(self, contexts: Any = None) -> np.ndarray:
+        """Standard deviation of `expected_returns` [O, C], by what the model knows; NaN without a GP gate."""
+        rows, _ = self._contexts(contexts)
+        if not isinstance(self.gate, GPGate):
+            return np.full((int(self.kept.sum()), len(rows)), np.nan)
+        mean, deviation = gating.expected_moments(self.gate, *self._asked(rows))
+        ends = [self.gate.warp.inverse(np.asarray(mean + sign * deviation)) for sign in (-1.0, 1.0)]
+        return (0.5 * (ends[1] - ends[0]))[self.kept][:, : len(rows)]
+
+    @double_precision
+    def sample(self, key: Array | int | np.integer, contexts: Any = None) -> np.ndarray:
+        """Parameters drawn from the greedy option of each context; `key` is a JAX key or a seed."""
+        rows, single = self._contexts(contexts)
+        key = jax.random.key(int(key)) if isinstance(key, (int, np.integer)) else key
+        parameters = self.sample_options(key, rows, self.choose(rows))
+        return parameters[0] if single else parameters
+
+    @double_precision
+    def sample_options(self, key: Array, contexts: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+        """Parameters [N, D] drawn from the given option of each context."""
+        slots = np.flatnonzero(self.kept)[chosen]
+        return self.units.raw_parameters(gaussian.draw(key, self.standard_options, self.features(contexts), slots))
+
+    def log_prob(self, contexts: Any, parameters: Any) -> np.ndarray:
+        """log pi(xi | s) [N] of the policy in use, whose gate is greedy: the chosen option's log density.
+
+        Parameters [N, D] in contexts [N, S]; a single context [S], or None where S = 0, holds for all rows.
+        """
+        rows, xi = self._pairs(contexts, parameters)
+        return self.log_option_densities(rows, xi)[self.choose(rows), np.arange(len(rows))]
+
+    @double_precision
+    def log_option_densities(self, contexts: Any, parameters: Any) -> np.ndarray:
+        """log pi(xi | s, o) [O, N] of every option; arguments as for `log_prob`."""
+        rows, xi = self._pairs(contexts, parameters)
+        standard = pad_rows(self.units.parameters(xi), padded_size(len(rows)))
+        values = _log_density(self.standard_options, self._padded_features(rows), jnp.asarray(standard))
+        return np.asarray(values)[self.kept][:, : len(rows)] - self.units.log_volume
+
+    def assign(self, contexts: Any, parameters: Any) -> np.ndarray:
+        """The option whose policy explains each rollout best [N]; arguments as for `log_prob`."""
+        return np.argmax(self.log_option_densities(contexts, parameters), axis=0)
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether all its numbers are finite, but for bounds, which may be absent."""
+        numbers = (self.standard_options.b, self.standard_options.w, self.standard_options.Sigma, self.mean_returns)
+        units = self.units._replace(parameter_low=np.zeros(0), parameter_high=np.zeros(0))
+        leaves = jax.tree.leaves((numbers, tuple(units), self.gate))
+        return all(bool(np.all(np.isfinite(leaf))) for leaf in leaves)
+
+    def summary(self) -> str:
+        """A few lines for people: the options, where each rules, what return to expect."""
+        from hpsde.policy.summary import summarise
+
+        return summarise(self)
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def save(self, path: str | Path) -> None:
+        """Write the policy to one file (see docs/policy_file.md); `hpsde.load_policy` reads it."""
+        from hpsde.policy.file import save_policy
+
+        save_policy(self, path)
+
+    @double_precision
+    def gate_scores(self, rows: np.ndarray, optimism: gating.Optimism | None = None) -> np.ndarray:
+        """What the gate maximises, of the kept options [O, C]: in use, or with `optimism` while learning."""
+        values = gating.scores(self.gate, *self._asked(rows), optimism)
+        return np.asarray(values)[self.kept][:, : len(rows)]
+
+    def _asked(self, rows: np.ndarray) -> tuple[LinearGaussian, Array, Array, Array]:
+        """What a gate is asked with: options, which of them are kept, features and standard contexts."""
+        standard = jnp.asarray(pad_rows(self.units.contexts(rows), padded_size(len(rows))))
+        return self.standard_options, jnp.asarray(self.kept), self._padded_features(rows), standard
+
+    def _padded_features(self, rows: np.ndarray) -> Array:
+        return jnp.asarray(pad_rows(self.features(rows), padded_size(len(rows))))
+
+    def _contexts(self, contexts: Any) -> tuple[np.ndarray, bool]:
+        """Contexts as rows [C, S], and whether a single one was meant."""
+        if contexts is None:
+            if self.context_size:
+                raise InputError(f"this policy needs a context of {self.context_size} numbers; got none")
+            return np.zeros((1, 0)), True
+        array = as_numbers("context", contexts)
+        if self.context_size == 1 and array.ndim == 0:
+            array = array[None]
+        single = array.ndim == 1 and array.shape[0] == self.context_size
+        rows = check_rows("context", array[None] if single else array, self.context_size)
+        return rows, single
+
+    def _pairs(self, contexts: Any, parameters: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Contexts [N, S] and parameters [N, D], row by row."""
+        rows, single = self._contexts(contexts)
+        xi = check_rows("parameters", parameters, self.parameter_size, None if single else len(rows))
+        return (np.repeat(rows, len(xi), axis=0) if single else rows), xi
+
+
+_means = jax.jit(gaussian.means)
+_log_density = jax.jit(gaussian.log_density)

@@ -1,0 +1,1 @@
+"""The steps of Algorithm 1, as pure functions."""

@@ -1,0 +1,126 @@
+"""Options on the hills that climbs have found (climbing.py).
+
+A rollout on the top of a hill says more than any model: an option whose hill is climbed stands there, and a hill that
+no option holds gives birth to one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from hpsde.steps import climbing, discovery, latent, valleys
+from hpsde.steps.climbing import KNOWN, Seen
+from hpsde.steps.gaussian import LinearGaussian
+from hpsde.steps.latent import Latent
+from hpsde.steps.refinement import NARROWEST
+from hpsde.steps.rollouts import Data
+
+MOST = 50  # hills that are climbed at once
+NEAR = 0.1  # deviations of the first rollouts: an option so near a top stands on it
+
+
+class Climbs(NamedTuple):
+    """The known hills that are solutions, the highest first, by rows [H] of their highest rollouts, and how far from
+    these the tops may be [H]; and the rollouts to do next, by their parameters [n, D], and the highest rollouts of
+    their hills [n].
+    """
+
+    rows: np.ndarray
+    widths: np.ndarray
+    places: np.ndarray
+    summits: np.ndarray
+
+
+def survey(data: Data, temperature: float, looks: dict[bytes, Seen]) -> Climbs | None:
+    """The climbs by these rollouts, with the T of f in units of the returns; None: there can be none.
+
+    looks: what models have shown before, which need not be computed again.
+    """
+    usable, first = np.flatnonzero(data.mask), data.mask & data.initial
+    size = data.parameters.shape[1]
+    spacing = climbing.spacing_of(int(first.sum()), size)
+    if data.contexts.shape[1] or not first.any() or spacing > 1.0:
+        return None
+    x, y = data.parameters[usable], data.advantages[usable]
+    low, high = data.limits or (np.full(size, -np.inf), np.full(size, np.inf))
+    ground = climbing.Ground(x, y, spacing, float(np.median(data.advantages[first])), low, high, looks)
+    again, differ = climbing.repeats(np.round(x, 9), y)
+    if differ > climbing.REPEATED * ground.scale:
+        return None
+    nothing = np.zeros(0, dtype=int)
+    if len(again):
+        return Climbs(nothing, np.zeros(0), x[again], usable[again])
+    best = float(y.max())
+    least = best - float(discovery.tolerance(np.array(best), temperature, ground.typical))
+    hills = climbing.find_hills(ground, least, valleys.DEPTH * temperature, MOST)
+    tops = [each for each in hills if each.state == KNOWN and y[each.row] >= least]
+    going = [each for each in hills if each.next is not None]
+    return Climbs(
+        rows=usable[[each.row for each in tops]],
+        widths=np.array([each.width for each in tops]),
+        places=np.array([each.next for each in going]).reshape(-1, size),
+        summits=usable[[each.row for each in going]],
+    )
+
+
+def owners(found: Latent, data: Data, climbs: Climbs) -> np.ndarray:
+    """The slot of the option whose best rollout is the summit of each next rollout's hill [n]; -1: nobody's."""
+    slots = found.responsibilities[:, climbs.summits].argmax(axis=0)
+    returns = np.where((found.responsibilities > 0.5) & data.mask, data.advantages, -np.inf)
+    return np.where(found.kept[slots] & (returns.argmax(axis=1)[slots] == climbs.summits), slots, -1)
+
+
+def hold(found: Latent, data: Data, climbs: Climbs, before: np.ndarray | None, means: np.ndarray) -> Latent:
+    """The options with one for every known hill, as far as there are slots.
+
+    before [O], means [O, D]: the options there were. One that stands on a hill is not lost while the hill is there.
+    """
+    if not len(climbs.rows):
+        return found
+    kept = found.kept.copy() if found.found is not None else np.zeros_like(found.kept)
+    taken, new = np.zeros_like(kept), {}
+    old = np.zeros_like(kept) if before is None else before
+    for row in climbs.rows.tolist():
+        top, own = data.parameters[row], int(found.responsibilities[:, row].argmax())
+        if kept[own] and not taken[own]:
+            taken[own] = True
+            continue
+        near = np.linalg.norm(means - top, axis=1)
+        free = np.flatnonzero(~kept & ~taken)
+        if len(free):
+            # A slot that nobody had comes before one that has just become free.
+            slot = int(min(free, key=lambda o: (not (old[o] and near[o] < NEAR), bool(old[o]))))
+            new[slot], taken[slot], kept[slot] = top, True, True
+    if found.found is None:
+        return nearest(data, kept, new)
+    changed = discovery.with_points(found.found, new)._replace(kept=kept, died=found.found.died & ~kept)
+    return latent.as_found(data, changed)._replace(new=found.new)
+
+
+def nearest(data: Data, kept: np.ndarray, points: dict[int, np.ndarray]) -> Latent:
+    """Options at these points, each of which has the rollouts that are nearest to it."""
+    slots = np.array(list(points))
+    distance = np.linalg.norm(data.parameters[None] - np.stack(list(points.values()))[:, None], axis=2)
+    own = slots[distance.argmin(axis=0)]
+    return Latent(kept, (np.arange(len(kept))[:, None] == own).astype(float) * data.mask)
+
+
+def on_tops(policies: LinearGaussian, data: Data, found: Latent, climbs: Climbs) -> LinearGaussian:
+    """The options on the tops of their hills; one that refinement knows more closely stays where that has it."""
+    b, w, Sigma = (np.array(each) for each in policies[:3])
+    placed = np.zeros(len(b), dtype=bool)
+    for row, width in zip(climbs.rows.tolist(), climbs.widths.tolist(), strict=True):
+        o = int(found.responsibilities[:, row].argmax())
+        if not found.kept[o] or placed[o]:
+            continue
+        placed[o] = True
+        width = max(width, NARROWEST)
+        deviation = float(np.sqrt(np.linalg.eigvalsh(Sigma[o])[-1]))
+        mean = b[o] + data.features[row] @ w[o]
+        if deviation <= 2.0 * width and np.linalg.norm(mean - data.parameters[row]) <= NEAR:
+            continue
+        b[o], w[o], Sigma[o] = data.parameters[row], 0.0, width**2 * np.eye(b.shape[1])
+    return policies._replace(b=jnp.asarray(b), w=jnp.asarray(w), Sigma=jnp.asarray(Sigma))

@@ -1,0 +1,173 @@
+"""Linear-Gaussian option policies and their weighted regression (paper, "Experimental Results").
+
+    pi(xi | s, o) = N(xi | b_o + w_o^T phi(s), Sigma_o)
+
+Where parameters have bounds, the mean is that within them next to b_o + w_o^T phi(s), and the Gaussian is cut off at
+them, one parameter after the other: with Sigma = C C', parameter j given those before it is Gaussian with the mean m_j
+and the deviation C_jj, and is drawn from what of it lies between the bounds. So its density is known exactly,
+
+    log pi = log N(xi | mu, Sigma) - sum_j log(Phi(b_j) - Phi(a_j)),   a_j = (low_j - m_j) / C_jj,  b_j alike.
+
+The offset b_o is kept apart from the weights, so that the ridge pulls an option towards its own mean and
+never towards zero: shifting all parameters shifts the policy and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.special
+from jax.scipy.linalg import cho_solve, solve_triangular
+from jax.scipy.special import log_ndtr
+
+from hpsde.base.shapes import Array, Float
+
+RIDGES = (1e-2, 1e-3, 1e-4, 1e-5)
+"""From which the ridge is chosen, the strongest first."""
+
+
+class LinearGaussian(NamedTuple):
+    """One option policy, or O of them with a leading axis: b [D], w [F, D], Sigma [D, D]; low and high [D]: the bounds
+    of the parameters, where they have any.
+    """
+
+    b: Float[Array, "*O D"]
+    w: Float[Array, "*O F D"]
+    Sigma: Float[Array, "*O D D"]
+    low: Float[Array, "*O D"] | None = None
+    high: Float[Array, "*O D"] | None = None
+
+
+def cut(options: LinearGaussian, limits: tuple[np.ndarray, np.ndarray] | None) -> LinearGaussian:
+    """The options with bounds [D] of their parameters, the same for all; None: without."""
+    if limits is None:
+        return options._replace(low=None, high=None)
+    low, high = (jnp.broadcast_to(jnp.asarray(each), np.shape(options.b)) for each in limits)
+    return options._replace(low=low, high=high)
+
+
+def means(options: LinearGaussian, features: Float[Array, "N F"]) -> Float[Array, "O N D"]:
+    """mu_o(s) = b_o + w_o^T phi(s) for every option, within the bounds."""
+    free = options.b[:, None, :] + jnp.einsum("nf,ofd->ond", features, options.w)
+    if options.low is None or options.high is None:
+        return free
+    return jnp.clip(free, options.low[:, None, :], options.high[:, None, :])
+
+
+def draw(key: Array, options: LinearGaussian, features: np.ndarray, which: np.ndarray) -> np.ndarray:
+    """Parameters [N, D], each of one option `which` [N], with features [N, F]."""
+    b, w, Sigma = (np.asarray(each) for each in options[:3])
+    mean, C = b[which] + np.einsum("nf,nfd->nd", features, w[which]), np.linalg.cholesky(Sigma)[which]
+    if options.low is None or options.high is None:
+        noise = np.asarray(jax.random.normal(key, (len(which), b.shape[1])))
+        return mean + np.einsum("nij,nj->ni", C, noise)
+    low, high = np.asarray(options.low)[which], np.asarray(options.high)[which]
+    mean, share = np.clip(mean, low, high), np.asarray(jax.random.uniform(key, mean.shape))
+    noise = np.zeros_like(mean)
+    for j in range(mean.shape[1]):
+        at = mean[:, j] + np.einsum("ni,ni->n", C[:, j, :j], noise[:, :j])
+        noise[:, j] = _draw_between((low[:, j] - at) / C[:, j, j], (high[:, j] - at) / C[:, j, j], share[:, j])
+    return np.clip(mean + np.einsum("nij,nj->ni", C, noise), low, high)
+
+
+def _draw_between(a: np.ndarray, b: np.ndarray, share: np.ndarray) -> np.ndarray:
+    """A standard Gaussian between a and b, below which there is that share of it; however far out they lie."""
+    turned = a > 0.0
+    a, b = np.where(turned, -b, a), np.where(turned, -a, b)
+    share = np.where(turned, 1.0 - share, share)
+    below, above = scipy.special.log_ndtr(a), scipy.special.log_ndtr(b)
+    log_p = above + np.log1p(-(1.0 - share) * -np.expm1(below - above))
+    x = np.clip(scipy.special.ndtri_exp(log_p), a, b)
+    return np.where(turned, -x, x)
+
+
+def project(options: LinearGaussian, P: Float[Array, "D K"]) -> LinearGaussian:
+    """The policies of the combinations xi P of the parameters, which have no bounds."""
+    return LinearGaussian(options.b @ P, options.w @ P, P.T @ options.Sigma @ P)
+
+
+def log_density(
+    options: LinearGaussian, features: Float[Array, "N F"], parameters: Float[Array, "N D"]
+) -> Float[Array, "O N"]:
+    """log pi(xi | s, o) for every option and sample; beyond the bounds, that of the nearest parameters within."""
+
+    def one(mean: Array, covariance: Array, low: Array | None, high: Array | None) -> Array:
+        factor = jnp.linalg.cholesky(covariance)
+        xi = parameters if low is None or high is None else jnp.clip(parameters, low[None], high[None])
+        white = solve_triangular(factor, (xi - mean).T, lower=True)
+        log_det = jnp.sum(jnp.log(jnp.diagonal(factor)))
+        constant = 0.5 * parameters.shape[1] * jnp.log(2.0 * jnp.pi)
+        value = -0.5 * jnp.sum(white**2, axis=0) - log_det - constant
+        if low is None or high is None:
+            return value
+        # m_j = xi_j - C_jj white_j
+        ends = ((end[None] - xi) / jnp.diagonal(factor)[None] + white.T for end in (low, high))
+        return value - jnp.sum(_log_between(*ends), axis=1)
+
+    return jax.vmap(one)(means(options, features), options.Sigma, options.low, options.high)
+
+
+def _log_between(a: Array, b: Array) -> Array:
+    """log(Phi(b) - Phi(a)) for a < b, however far out."""
+    turned = a > 0.0
+    a, b = jnp.where(turned, -b, a), jnp.where(turned, -a, b)
+    above = log_ndtr(b)
+    # An infinite end has no part of it.
+    less = jnp.where(jnp.isinf(a), -jnp.inf, log_ndtr(jnp.where(jnp.isinf(a), -1.0, a)) - above)
+    return above + jnp.log(-jnp.expm1(less))
+
+
+def fit(
+    features: Float[Array, "N F"],
+    parameters: Float[Array, "N D"],
+    d: Float[Array, " N"],
+    *,
+    ridge: float | None,
+    variance_floor: float,
+    pseudo_samples: float | None = None,
+) -> LinearGaussian:
+    """Weighted ridge regression with sample weights d_i >= 0 (their scale does not matter).
+
+    w = (Phi^T D Phi + ridge)^-1 Phi^T D Xi on centred data, Sigma = sum_i d_i e_i e_i^T / Z,
+    Z = ((sum d)^2 - sum d^2) / sum d, e_i = xi_i - mu(s_i).
+
+    `ridge` None takes that of RIDGES whose error is least when each sample is left out in turn, e_i / (1 - h_i), h_i
+    being the sample's pull on its own mean; errors of a parameter count in deviations of its own.
+
+    With fewer than 2 (D + 1) effective samples the correlations in Sigma are shrunk towards 0, or, however many there
+    are, by `pseudo_samples` without correlation; variances never fall under `variance_floor`. `parameters` are in
+    standard units.
+    """
+    total = jnp.maximum(jnp.sum(d), 1e-300)
+    d = d / total
+    effective = 1.0 / jnp.maximum(jnp.sum(d**2), 1e-300)
+    phi_mean, xi_mean = d @ features, d @ parameters
+    phi, xi = features - phi_mean[None, :], parameters - xi_mean[None, :]
+    gram, moment = effective * (phi.T * d[None, :]) @ phi, effective * (phi.T * d[None, :]) @ xi
+
+    def regress(ridge: Array | float) -> tuple[Array, Array]:
+        """w, and the squared errors [D] with each sample left out."""
+        factor = jnp.linalg.cholesky(gram + ridge * jnp.eye(features.shape[1]))
+        w = cho_solve((factor, True), moment)
+        pull = d * (1.0 + effective * jnp.sum(solve_triangular(factor, phi.T, lower=True) ** 2, axis=0))
+        left_out = (xi - phi @ w) / jnp.maximum(1.0 - pull, 1e-3)[:, None]
+        return w, d @ left_out**2
+
+    if ridge is None:
+        candidates, errors = jax.lax.map(regress, jnp.asarray(RIDGES, dtype=features.dtype))
+        w = candidates[jnp.argmin(jnp.sum(errors / jnp.maximum(errors[0], 1e-300)[None, :], axis=1))]
+    else:
+        w = regress(ridge)[0]
+    error = xi - phi @ w
+    # Z = 1 - sum d^2 for weights that sum to 1; a single sample has Z = 0 and no spread of its own.
+    covariance = (error.T * d[None, :]) @ error / jnp.maximum(1.0 - jnp.sum(d**2), 1e-3)
+    size = parameters.shape[1]
+    trust = jnp.minimum(effective / (2.0 * (size + 1.0)), 1.0)
+    if pseudo_samples is not None:
+        trust = effective / (effective + pseudo_samples)
+    diagonal = jnp.diag(jnp.diagonal(covariance))
+    covariance = trust * covariance + (1.0 - trust) * diagonal + variance_floor * jnp.eye(size)
+    return LinearGaussian(xi_mean - phi_mean @ w, w, covariance)

@@ -1,0 +1,261 @@
+"""Latent options: p(o | s, xi) through density estimation (paper, "Return-Weighted Density Estimation").
+
+By default the density is that of samples of the modelled return, and its mixture one of option policies (discovery.py).
+The paper's own form estimates a mixture of joint Gaussians over [s, xi], or over its Laplacian eigenmap, from the
+rollouts weighted by W~ (mixture/estimation.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hpsde import gp
+from hpsde.base.shapes import Array
+from hpsde.mixture import estimation as density
+from hpsde.mixture.eigenmaps import LaplacianEigenmaps
+from hpsde.mixture.estimation import Mixture
+from hpsde.steps import discovery, gaussian, landscape, valleys, weights
+from hpsde.steps.configuration import LatentSettings
+from hpsde.steps.discovery import Found, Last
+from hpsde.steps.landscape import Landscape
+from hpsde.steps.rollouts import Data
+from hpsde.steps.weighing import weigh
+
+PER_NUMBER = 15  # rollouts for each number of an option and parameter, or features are not considered
+SLIGHT = 50.0  # nats
+RESTARTS = 8  # of the mixture of joint Gaussians, besides the last one
+
+
+class Latent(NamedTuple):
+    """Which options exist [O], and p(o | s_i, xi_i) [O, N]; with the mixture that says so, and its bound."""
+
+    kept: np.ndarray
+    responsibilities: np.ndarray
+    bound: float = 0.0
+    warm: bool = False
+    found: Found | None = None
+    mixture: Mixture | None = None
+    new: bool = True  # sought by this very step
+
+
+def nothing_known(data: Data, settings: LatentSettings) -> Latent:
+    """One option that has all rollouts."""
+    kept = np.arange(settings.max_options) == 0
+    return Latent(kept, kept[:, None] * data.mask[None].astype(float))
+
+
+class Shown(NamedTuple):
+    """The landscape given the rollouts: its model of the return, and the numbers of the rollouts that it sees."""
+
+    model: valleys.Model
+    chosen: np.ndarray
+
+
+def show(data: Data, surveyed: Landscape) -> Shown:
+    """The landscape given these rollouts."""
+    process, chosen = conditioned(data, surveyed)
+    axes = landscape.axes_of(surveyed, data.joint.shape[1])
+    highest = float(landscape.scores_of(surveyed, data.advantages[chosen]).max())
+    if surveyed.binary:  # n rollouts cannot show higher log odds than that all of n succeed
+        highest = float(np.log(len(chosen) + 1.0))
+    L = jnp.asarray(surveyed.view.L)
+    return Shown(valleys.Model(process, jnp.asarray(axes), L, surveyed.temperature, highest), chosen)
+
+
+def find_solutions(
+    key: Array,
+    data: Data,
+    surveyed: Landscape,
+    shown: Shown,
+    fresh: bool,
+    importance: weights.ImportanceWeights,
+    last: Last | None,
+    settings: LatentSettings,
+) -> Latent:
+    """The solutions that the landscape shows; `fresh` says that it is another than the last time."""
+    process, chosen = shown.model.process, shown.chosen
+    rng = _generator(key)
+    given, _ = _samples(key, rng, data, surveyed, process, np.asarray(importance.weights), last, settings)
+    size = data.contexts.shape[1]
+    usable = np.flatnonzero(data.mask)
+    anchors = usable[gp.spread_subset(len(usable), discovery.ANCHORS if size else 1)]
+    found = discovery.discover(
+        rng,
+        given,
+        (data.contexts[anchors], data.features[anchors]),
+        shown.model,
+        surveyed.view,
+        last,
+        fresh,
+        settings.max_options,
+        settings.scouts > 0.0,
+    )
+    first = np.flatnonzero(data.initial[chosen])
+    found = found._replace(
+        unexplored=landscape.unexplored(surveyed, process, first),
+        explained=landscape.explained(surveyed, process, data.advantages[chosen[first]], first),
+    )
+    return as_found(data, found)._replace(new=True)
+
+
+def choose_features(
+    key: Array, data: Data, surveyed: Landscape, candidates: Sequence[np.ndarray], settings: LatentSettings
+) -> int:
+    """Which features [N, F] of the rollouts' contexts, the fewest first, suit the solutions that the landscape shows.
+
+    The likeliest for its samples under a mixture of option policies, by the bound: features that the solutions do not
+    need cost more than they gain. But the samples are wider than the options will be and hide a slight bend, and noise
+    bends the landscape itself: the second are taken unless others gain SLIGHT nats on them. Features that have too few
+    rollouts for each number of an option are not considered.
+    """
+    process, _ = conditioned(data, surveyed)
+    share = data.mask / data.mask.sum()
+    given, rows = _samples(key, _generator(key), data, surveyed, process, share, None, settings)
+    enough = [each.shape[1] + 1 <= data.mask.sum() / PER_NUMBER for each in candidates]
+    bounds = [
+        discovery.evidence(_generator(key), given._replace(features=each[rows]), surveyed.view, settings.max_options)
+        for place, each in enumerate(candidates)
+        if place == 0 or all(enough[: place + 1])
+    ]
+    likeliest = int(np.argmax(bounds))
+    return 1 if len(bounds) > 1 and bounds[likeliest] - bounds[1] < SLIGHT else likeliest
+
+
+def _generator(key: Array) -> np.random.Generator:
+    return np.random.default_rng(np.asarray(jax.random.key_data(key)))
+
+
+def _samples(
+    key: Array,
+    rng: np.random.Generator,
+    data: Data,
+    surveyed: Landscape,
+    process: gp.GP,
+    share: np.ndarray,
+    last: Last | None,
+    settings: LatentSettings,
+) -> tuple[discovery.Given, np.ndarray]:
+    """Samples of the landscape, and the rows of the rollouts whose contexts they are in."""
+    size = data.contexts.shape[1]
+    count = max(landscape.SAMPLES, landscape.PER_OPTION * settings.max_options)
+    rows, starts = chain_starts(rng, data, share, last, count)
+    moved, scores = landscape.sample(
+        key, surveyed, process, starts, size, surveyed.temperature, data.range or data.limits, data.range is not None
+    )
+    # Clip at the best known score, so that samples do not abandon the weaker solution.
+    counts = sample_counts(data, rows, np.minimum(scores, surveyed.warp.scores[-1]), surveyed.temperature, settings)
+    axes = landscape.axes_of(surveyed, moved.shape[1])
+    lengths = np.minimum(np.exp(np.asarray(surveyed.hyperparameters.log_lengths)), 1.0)
+    coordinates = np.roll(moved, -size, axis=1) @ axes.T / lengths
+    given = discovery.Given(moved[:, :size], moved[:, size:], data.features[rows], scores, counts, coordinates)
+    return given, rows
+
+
+def conditioned(data: Data, surveyed: Landscape) -> tuple[gp.GP, np.ndarray]:
+    """The landscape's process given the rollouts, and the numbers of those that it sees."""
+    chosen = landscape.choose(data.initial, data.mask)
+    size = data.contexts.shape[1]
+    return landscape.condition(surveyed, data.joint, size, data.advantages, chosen, len(data.mask)), chosen
+
+
+def as_found(data: Data, found: Found) -> Latent:
+    """The rollouts assigned to solutions that were found before.
+
+    An option that has just been born shares the others' rollouts: it takes them away once it has been tried.
+    """
+
+    def assigned(without: np.ndarray) -> np.ndarray:
+        return _assigned(discovery.assign(found, data.parameters, data.features, without)) * data.mask
+
+    responsibilities = assigned(np.zeros_like(found.born))
+    if found.born.any() and np.any(found.kept & ~found.born):
+        responsibilities = np.where(found.born[:, None], responsibilities, assigned(found.born))
+    return Latent(found.kept, responsibilities, found.bound, found.warm, found=found, new=False)
+
+
+def sample_counts(
+    data: Data, rows: np.ndarray, scores: np.ndarray, temperature: float, settings: LatentSettings
+) -> np.ndarray:
+    """Weights exp((m - V(s)) / T) of samples with scores m in the contexts of these rows; they sum to the ESS."""
+    every = np.ones(len(rows), dtype=bool)
+    target = data._replace(
+        contexts=data.contexts[rows],
+        parameters=data.parameters[rows],
+        features=data.features[rows],
+        log_behaviour=np.zeros(len(rows)),
+        mask=every,
+        initial=every,
+    )
+    share = weigh(scores, target, temperature, True, settings).weights
+    share, ess = weights.truncated(share, 1.0 / np.sqrt(len(rows)))
+    return np.asarray(share) * min(float(ess), discovery.MOST_COUNTS)
+
+
+def chain_starts(
+    rng: np.random.Generator, data: Data, share: np.ndarray, last: Last | None, count: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows whose contexts `count` samples are in, and where they start [M, S + D].
+
+    At first from initial rollouts; later half of them, a quarter from rollouts by their weight, a quarter from the
+    options' means.
+    """
+    first = np.flatnonzero(data.mask & data.initial)
+    first = first if len(first) else np.flatnonzero(data.mask)
+    if last is None:
+        rows = np.resize(rng.permutation(first), count)
+        return rows, data.joint[rows]
+    at_random = np.resize(rng.permutation(first), count // 2)
+    by_weight = rng.choice(len(share), count // 4, p=share / share.sum())
+    of_options = rng.choice(np.flatnonzero(data.mask), count - count // 2 - count // 4)
+    rows = np.concatenate([at_random, by_weight, of_options])
+    starts = data.joint[rows]
+    means = np.asarray(gaussian.means(last.options, jnp.asarray(data.features[of_options])))[last.kept]
+    places = np.arange(len(of_options))
+    starts[-len(of_options) :, data.contexts.shape[1] :] = means[places % len(means), places]
+    return rows, starts
+
+
+def estimate_density(
+    key: Array, data: Data, importance: weights.ImportanceWeights, last: Mixture | None, settings: LatentSettings
+) -> Latent:
+    """The paper's form: joint Gaussians over the weighted rollouts, or over their Laplacian eigenmap.
+
+    Weights are counts: what they sum to is what the data weigh.
+    """
+    points = data.joint
+    if settings.embedding_dimensions:
+        # An embedding is new every time: there is nothing to start from.
+        points, last = LaplacianEigenmaps(settings.embedding_dimensions).fit(data.joint, data.mask).coordinates, None
+    total = {"ess": float(importance.ess), "n": float(data.mask.sum()), "one": 1.0}[settings.weight_sum]
+    x, counts = jnp.asarray(points), importance.weights * total
+    mixture, fitted = density.fit(
+        key,
+        x,
+        counts,
+        density.default_prior(x, counts, settings.max_options),
+        max_components=settings.max_options,
+        restarts=RESTARTS,
+        warm=last,
+        method=settings.density,
+    )
+    warm = last is not None and int(fitted.chosen) == len(fitted.bounds) - 1
+    mass = np.asarray(mixture.mass)
+    kept = mass > 0.0
+    mixture = density.select(mixture, jnp.asarray(kept))
+    responsibilities = np.exp(np.asarray(_log_responsibilities(mixture, jnp.asarray(points)))).T
+    responsibilities = _assigned(responsibilities) * data.mask
+    kept = kept & (responsibilities.sum(axis=1) > 0.0)
+    return Latent(kept, responsibilities, float(fitted.lower_bound), warm, mixture=mixture)
+
+
+_log_responsibilities = jax.jit(density.log_responsibilities)
+
+
+def _assigned(responsibilities: np.ndarray) -> np.ndarray:
+    """All of a sample [O, N] for its likeliest option."""
+    return (np.arange(len(responsibilities))[:, None] == responsibilities.argmax(axis=0)).astype(float)

@@ -1,0 +1,318 @@
+"""Refinement of every option by a local model of the return around its mean.
+
+Beside its optimum the return of an option is nearly quadratic in the parameters, whatever it is elsewhere. With
+x = C^-1 (xi - mu_o(s)), Sigma_o = C C' and phi~(s) = [1, standardised phi(s)], the rollouts nearest to the option are
+regressed on
+
+    R(x, s) = phi~(s)' l + phi~(s)' G x - 1/2 x' M x + noise.
+
+Where M has a direction e of curvature m > 0, the optimum lies at d(s) = phi~(s)' G e / m along it: a policy that is
+linear in the features again, with a variance that the regression knows. The option is the prior: d(s) = phi~(s)' A with
+a variance of 1 in the mean over all contexts. Along directions and in contexts of which the rollouts say nothing it
+stays as it is. The posterior of the optimum is where the option explores next: the better it is known, the narrower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from hpsde.steps import discovery
+from hpsde.steps.gaussian import LinearGaussian
+
+FEWEST, MORE = 1.5, 1.6  # rollouts for each number of the local model: so many at least, and by this factor more
+ROUNDS, NEARER = 10, 1e-3  # looks at most, as long as log |K| falls by so much
+SIGNIFICANT = 4.0  # standard errors that a curvature must have
+FAR, TRIMS = 5.0, 10  # robust deviations from the local model: what is farther off is no part of it; fits without it
+LEVERAGE = 0.01  # share of a rollout's return that the others explain, at least
+WIDTH = 2.0  # of the exploration, in deviations of the optimum
+NOISE_SHARE = 0.3  # of the noise, that the return changes by over the exploration at least
+NEAREST = 1e-3  # of the last width, that a look may leave
+SMALL = 0.3  # deviations of the first rollouts: a wider option is not put on a bound
+NEAR, NARROWER = 2.0, 0.3  # deviations to a bound, and how much narrower an option is on it
+NARROWEST = 1e-7  # exploration, in deviations of the first rollouts
+ROUNDING, RESOLUTION = 1e-14, 1e-12  # of the returns, and of matrices
+
+
+class Optimum(NamedTuple):
+    """Where the optimum is, in units of the option: at x = phi~' X [F + 1, D], with covariance K [D, D].
+
+    W [D, D]: covariance of a way on which the return changes by a share of its noise.
+    """
+
+    X: np.ndarray
+    K: np.ndarray
+    W: np.ndarray
+
+    @property
+    def volume(self) -> float:
+        """log |K|."""
+        return float(np.linalg.slogdet(self.K)[1])
+
+
+class Rollouts(NamedTuple):
+    """x [N, D] in units of the option, phi~ [N, F + 1] (design), returns [N], which of them are the option's own [N],
+    and the prior's precision Q [F + 1, F + 1].
+    """
+
+    design: np.ndarray
+    x: np.ndarray
+    returns: np.ndarray
+    own: np.ndarray
+    Q: np.ndarray
+
+
+class Local(NamedTuple):
+    """A local model: coefficients [P], their covariance for a residual variance of 1 [P, P], and that variance."""
+
+    coefficients: np.ndarray
+    inverse: np.ndarray
+    variance: float
+    rollouts: int
+
+    def __call__(self, design: np.ndarray, u: np.ndarray) -> np.ndarray:
+        """The modelled return [N] at u [N, D] in contexts with phi~ [N, F + 1]."""
+        return _terms(design, u) @ self.coefficients
+
+
+def refine(
+    options: LinearGaussian,
+    last: LinearGaussian | None,
+    kept: np.ndarray,
+    old: np.ndarray,
+    belongs: np.ndarray,
+    good: np.ndarray,
+    features: np.ndarray,
+    parameters: np.ndarray,
+    returns: np.ndarray,
+    everywhere: np.ndarray,
+) -> LinearGaussian:
+    """The options refined by the rollouts that belong to them [O, N], in contexts in which they are good [O, N].
+
+    last: the options as they were before, those `old` [O]. everywhere [M, F]: features of all contexts.
+    """
+    b, w, Sigma = (np.array(each) for each in options[:3])
+    for o in np.flatnonzero(kept & np.any(belongs & good, axis=1)).tolist():
+        rows = np.flatnonzero(good[o])
+        before = _one(last, o) if last is not None and old[o] else None
+        arrays = features[rows], parameters[rows], returns[rows], belongs[o, rows], everywhere
+        one = refine_one(_one(options, o), before, *arrays)
+        if options.low is not None and options.high is not None:
+            one = to_bounds(one, np.asarray(options.low)[o], np.asarray(options.high)[o], *arrays)
+        b[o], w[o], Sigma[o], *_ = one
+    return options._replace(b=jnp.asarray(b), w=jnp.asarray(w), Sigma=jnp.asarray(Sigma))
+
+
+def _one(options: LinearGaussian, o: int) -> LinearGaussian:
+    return LinearGaussian(*(np.asarray(part)[o] for part in options[:3]))
+
+
+def refine_one(
+    option: LinearGaussian,
+    last: LinearGaussian | None,
+    phi: np.ndarray,
+    parameters: np.ndarray,
+    returns: np.ndarray,
+    own: np.ndarray,
+    everywhere: np.ndarray,
+) -> LinearGaussian:
+    """An option at the optimum that its own rollouts show, looked for around itself and around where it was `last`.
+
+    The rollouts of others, too, can deny an optimum.
+    """
+    features = discovery.fit_features(phi[own])
+    C = np.linalg.cholesky(option.Sigma)
+
+    def in_units(differences: np.ndarray) -> np.ndarray:
+        return np.linalg.solve(C, differences.T).T
+
+    x, Q = in_units(parameters - option.b - phi @ option.w), prior_precision(features(everywhere))
+    given = Rollouts(features(phi), x, returns, own, Q)
+    starts = [unknown(len(Q), len(C))]
+    if last is not None:
+        b, w = last.b - option.b, last.w - option.w
+        X = in_units(np.concatenate([(b + features.centre @ w)[None], w * features.scale[:, None]]))
+        B = np.linalg.solve(C, np.linalg.cholesky(last.Sigma)) / WIDTH
+        starts.append(starts[0]._replace(X=X, K=B @ B.T))
+    found = min((locate(given, start) for start in starts), key=lambda each: each.volume)
+    change, slopes = (part[0] for part in features.raw((found.X @ C.T)[None]))
+    variance, turn = np.linalg.eigh(WIDTH**2 * found.K + found.W)
+    Sigma = C @ (turn * np.minimum(variance, 1.0)) @ turn.T @ C.T + NARROWEST**2 * np.eye(len(C))
+    return LinearGaussian(option.b + change, option.w + slopes, Sigma)
+
+
+def to_bounds(
+    option: LinearGaussian,
+    low: np.ndarray,
+    high: np.ndarray,
+    phi: np.ndarray,
+    parameters: np.ndarray,
+    returns: np.ndarray,
+    own: np.ndarray,
+    everywhere: np.ndarray,
+) -> LinearGaussian:
+    """The option on those of its bounds [D] that are near and towards which its own nearest rollouts grow better, where
+    it is small enough for a slope to tell.
+
+    There the optimum is no place at which the slope vanishes. On the bound the option is narrower: that the slope is as
+    it was, its next rollouts must show.
+    """
+    features = discovery.fit_features(phi[own])
+    deviation = np.sqrt(np.diagonal(option.Sigma))
+    x = (parameters[own] - np.clip(option.b + phi[own] @ option.w, low, high)) / deviation
+    A = np.concatenate([features(phi[own]), x], axis=1)
+    count = int(2.0 * FEWEST * A.shape[1]) + 2
+    if len(A) < count:
+        return option
+    nearest = np.argsort(np.max(np.abs(x), axis=1), kind="stable")[:count]
+    fit = _regress(A[nearest], returns[own][nearest])
+    slope, error = (each[-len(low) :] for each in (fit.coefficients, np.sqrt(fit.variance * np.diagonal(fit.inverse))))
+    bound = np.where(slope > 0.0, high, low)
+    mean = np.clip(option.b + everywhere @ option.w, low, high)
+    near = (deviation <= SMALL) & np.all(np.abs(bound - mean) <= NEAR * deviation, axis=0)
+    there = near & (np.abs(slope) > SIGNIFICANT * error)
+    narrower = np.where(there, NARROWER, 1.0)
+    Sigma = option.Sigma * narrower[:, None] * narrower[None] + NARROWEST**2 * np.eye(len(low))
+    b, w = np.where(there, bound, option.b), np.where(there, 0.0, option.w)
+    return LinearGaussian(*(jnp.asarray(each) for each in (b, w, Sigma)))
+
+
+def unknown(count: int, size: int) -> Optimum:
+    """Nothing is known but the prior."""
+    return Optimum(np.zeros((count, size)), np.eye(size), np.zeros((size, size)))
+
+
+def prior_precision(design: np.ndarray) -> np.ndarray:
+    """Q [F + 1, F + 1] such that phi~' a with a ~ N(0, Q^-1) has the variance 1 in the mean over the contexts."""
+    count = design.shape[1]
+    moments = design.T @ design / len(design)
+    return count * (moments + RESOLUTION * np.trace(moments) * np.eye(count))
+
+
+def locate(given: Rollouts, start: Optimum) -> Optimum:
+    """The posterior of the optimum given the rollouts, looking ever nearer at it."""
+    best = unknown(*start.X.shape)
+    for _ in range(ROUNDS):
+        found = _look(given, start)
+        if found.volume > best.volume - NEARER:
+            break
+        best = start = found
+    return best
+
+
+def _look(given: Rollouts, start: Optimum) -> Optimum:
+    """The posterior by rollouts near x = phi~' X, in units of B, K = B B': by as many as say most of it."""
+    variance, turn = np.linalg.eigh(start.K)
+    X, B = start.X, turn * np.sqrt(np.maximum(variance, RESOLUTION * variance[-1]))
+    u = np.linalg.solve(B, (given.x - given.design @ X).T).T
+    own = given.design[given.own]
+    fits = list(_local_models(own, u[given.own], given.returns[given.own]))
+    prior, at = np.kron(given.Q, B.T @ B), -(given.Q @ X @ B).ravel()  # of the coefficients [F + 1, D] in u
+    moments = own.T @ own / len(own)
+    noise = min((each.variance for each in fits), default=0.0)
+    found = []
+    for fit in fits:
+        # What the model cannot describe does not average out as noise does.
+        excess = (fit.variance - noise) * fit.rollouts / len(fit.coefficients)
+        J, target, W = _information(fit.coefficients, fit.inverse * (noise + excess), given.Q, u.shape[1])
+        covariance = np.linalg.inv(J + prior)
+        d = (covariance @ (target + at)).reshape(X.shape)
+        K = np.einsum("ab,ajbk->jk", moments, covariance.reshape(*X.shape, *X.shape))
+        found.append((Optimum(X + d @ B.T, B @ K @ B.T, np.sqrt(noise) * B @ W @ B.T), fit, d))
+    nothing = unknown(*X.shape)
+    for optimum, fit, d in sorted(found, key=lambda each: each[0].volume):
+        if optimum.volume < nothing.volume and not is_denied(fit, given.design, u, given.returns, d):
+            return optimum
+    return nothing
+
+
+def is_denied(fit: Local, design: np.ndarray, u: np.ndarray, returns: np.ndarray, d: np.ndarray) -> bool:
+    """Whether the rollouts nearest to the optimum phi~' d are far worse than the model has them there: beyond a cliff.
+
+    They may fall short of the model by all that it promises, from where the option is to the optimum, and by what it
+    says that they lose against the optimum; what others it was fitted to fall short by comes on top.
+    """
+    optimum = design @ d
+    nearest = np.argsort(np.sum((u - optimum) ** 2, axis=1), kind="stable")[: len(fit.coefficients)]
+    phi, expected = design[nearest], fit(design[nearest], u[nearest])
+    best, here = fit(phi, optimum[nearest]), fit(phi, np.zeros_like(u[nearest]))
+    allowed = FAR * np.sqrt(fit.variance) + np.maximum(best - here, 0.0) + np.maximum(best - expected, 0.0)
+    return float(np.mean(returns[nearest] < expected - allowed)) > 0.5
+
+
+def _local_models(design: np.ndarray, u: np.ndarray, returns: np.ndarray) -> Iterator[Local]:
+    """Fitted to the nearest rollouts, to more of them, and so on up to all."""
+    order = np.argsort(np.sum(u**2, axis=1), kind="stable")
+    size = u.shape[1]
+    count = FEWEST * (design.shape[1] * (1 + size) + size * (size + 1) // 2) + 2.0
+    while count <= len(order):
+        rows = order[: int(count)]
+        yield _regress(_terms(design[rows], u[rows]), returns[rows])
+        count *= MORE
+
+
+def _terms(design: np.ndarray, u: np.ndarray) -> np.ndarray:
+    """What the coefficients [l, G, M] of a local model are multiplied with [N, P]."""
+    i, j = np.triu_indices(u.shape[1])
+    products = (design[:, :, None] * u[:, None, :]).reshape(len(u), -1)
+    return np.concatenate([design, products, -0.5 * u[:, i] * u[:, j]], axis=1)
+
+
+def _regress(A: np.ndarray, returns: np.ndarray) -> Local:
+    """Least squares, without what is far off."""
+    norm = np.linalg.norm(A, axis=0)
+    norm = np.where(norm > 0.0, norm, 1.0)
+    A, middle = A / norm, float(np.median(returns))
+    y, inside = returns - middle, np.ones(len(returns), dtype=bool)
+    for _ in range(TRIMS):
+        gram = A[inside].T @ A[inside] + RESOLUTION * np.eye(len(norm))
+        inverse = np.linalg.inv(gram)
+        c = inverse @ (A[inside].T @ y[inside])
+        c = c + inverse @ (A[inside].T @ (y[inside] - A[inside] @ c))
+        residual = y - A @ c
+        pull = np.sum((A @ inverse) * A, axis=1)
+        error = residual / np.sqrt(np.where(inside, np.maximum(1.0 - pull, LEVERAGE), 1.0 + pull))
+        near = np.abs(error) <= FAR * 1.4826 * _median(np.abs(error[inside]), pull[inside])
+        if np.array_equal(near, inside) or near.sum() < len(norm) * FEWEST:
+            break
+        inside = near
+    left_out = residual[inside] / np.maximum(1.0 - pull[inside], LEVERAGE)
+    variance = max(float(np.mean(left_out**2)), (ROUNDING * float(np.abs(returns).max())) ** 2)
+    c = c / norm
+    c[0] += middle  # phi~ has a constant
+    return Local(c, inverse / norm[:, None] / norm[None, :], variance, int(inside.sum()))
+
+
+def _median(values: np.ndarray, weights: np.ndarray) -> float:
+    """The weighted median: many rollouts at one place say no more than one."""
+    order = np.argsort(values)
+    total = np.cumsum(weights[order])
+    return float(values[order[np.searchsorted(total, 0.5 * total[-1])]])
+
+
+def _information(
+    coefficients: np.ndarray, covariance: np.ndarray, Q: np.ndarray, size: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What is known of the optimum phi~' d: the precision J of d [F + 1, D] as a vector, J d, and W / noise."""
+    count = len(Q)
+    linear, quadratic = slice(count, count * (1 + size)), slice(count * (1 + size), None)
+    i, j = np.triu_indices(size)
+    M = np.zeros((size, size))
+    np.add.at(M, (i, j), 0.5 * coefficients[quadratic])
+    np.add.at(M, (j, i), 0.5 * coefficients[quadratic])
+    G = coefficients[linear].reshape(count, size)
+    of_G = covariance[linear, linear].reshape(count, size, count, size)
+    nearest = NEAREST**2 * np.linalg.inv(Q)
+    J, target, W = np.zeros((count * size, count * size)), np.zeros(count * size), np.zeros((size, size))
+    for m, e in zip(*(each.T for each in np.linalg.eigh(M)), strict=True):
+        error = np.sqrt(max(float((e[i] * e[j]) @ covariance[quadratic, quadratic] @ (e[i] * e[j])), 0.0))
+        if m > (SIGNIFICANT + np.sqrt(2.0 * (size - 1))) * error:
+            d, V = G @ e / m, np.einsum("ajbk,j,k->ab", of_G, e, e) / m**2
+            precision = np.linalg.inv(V + np.outer(d, d) * (error / m) ** 2 + nearest)
+            J += np.kron(precision, np.outer(e, e))
+            target += np.kron(precision @ d, e)
+            W += 2.0 * NOISE_SHARE / m * np.outer(e, e)
+    return J, target, W

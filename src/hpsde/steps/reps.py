@@ -1,0 +1,61 @@
+"""Contextual episodic REPS: the sharpest weights within a KL bound of the option's base weights.
+
+With base weights q_i, delta_i = R_i - phi_i^T v and the wanted mean feature phi_hat, REPS minimises the dual
+
+    g(eta, v) = eta epsilon + phi_hat^T v + eta log sum_i q_i exp(delta_i / eta)
+
+and weights the samples by d_i proportional to q_i exp(delta_i / eta). At the optimum KL(d || q) = epsilon and
+sum_i d_i phi_i = phi_hat. Where that would leave too few effective samples for the option's regression, eta is raised
+until there are enough. phi_hat is the mean feature of the option's contexts, those where it is any good: the
+samples weighted by `target`.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from hpsde.base.shapes import Array, Float
+from hpsde.steps import dual
+
+MOST = 0.9  # of the base's effective samples, that can be asked for
+
+
+def solve(
+    returns: Float[Array, " N"],
+    features: Float[Array, "N F"],
+    base: Float[Array, " N"],
+    target: Float[Array, " N"],
+    epsilon: Float[Array, ""] | float,
+    least: float = 0.0,
+) -> dual.Tilt:
+    """The optimum of the dual: log d, u = v / eta for the standardised features, and eta."""
+    log_base = dual.log_normalised(base)
+    standard = dual.standardise_features(features, dual.log_normalised(target))
+    # Samples outside the option have weight 0, whatever their return; any number does in its place.
+    present = base > 0.0
+    safe_returns = jnp.where(present, returns, jnp.min(jnp.where(present, returns, jnp.inf)))
+    # More samples than the base has cannot be left.
+    wanted = jnp.minimum(least, MOST * dual.effective_sample_size(log_base))
+
+    def slack(log_d: Array) -> Array:
+        within = epsilon - dual.kl_divergence(log_d, log_base)
+        enough = dual.effective_sample_size(log_d) / jnp.maximum(wanted, 1.0) - 1.0
+        return jnp.minimum(within, enough) if least else within
+
+    return dual.solve_temperature(safe_returns, standard, log_base, slack)
+
+
+def sample_weights(
+    returns: Float[Array, " N"],
+    features: Float[Array, "N F"],
+    base: Float[Array, " N"],
+    target: Float[Array, " N"],
+    *,
+    epsilon: float,
+    least: float = 0.0,
+) -> Float[Array, " N"]:
+    """Weights d_i of one option (sum 1): REPS within KL divergence `epsilon` of its base weights.
+
+    At least `least` effective samples are left, or nearly as many as the base has.
+    """
+    return jnp.exp(solve(returns, features, base, target, epsilon, least).log_weights)

@@ -1,0 +1,29 @@
+"""Reward-weighted regression: the samples of an option, weighted by their returns.
+
+    d_i proportional to q_i f(R_i),   f(R) = exp(R / T),
+
+with T such that the weights lie `epsilon` nats of KL divergence from q: as sharp as REPS, without its constraint on the
+contexts. With epsilon = 0 the base weights stay as they are, which for q_i = W~_i p(o | s_i, xi_i) is the paper's eRWR
+("Connection to Policy Parameter Estimation").
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from hpsde.base.shapes import Array, Float
+from hpsde.steps import reps
+
+
+def sample_weights(
+    returns: Float[Array, " N"],
+    features: Float[Array, "N F"],
+    base: Float[Array, " N"],
+    target: Float[Array, " N"],
+    *,
+    epsilon: float,
+    least: float = 0.0,
+) -> Float[Array, " N"]:
+    """Weights d_i of one option. The features play no part."""
+    no_features = jnp.zeros((features.shape[0], 0))
+    return reps.sample_weights(returns, no_features, base, target, epsilon=epsilon, least=least)

@@ -1,0 +1,66 @@
+"""Scouts: rollouts that go where a solution may lie unseen.
+
+Options are sought where the model shows hills, and a hill that no rollout has come near is not shown. The model knows
+where it knows little. In a scout's context some parameters are drawn from the initial policy. Those that are not known
+to be as good as a solution must be, and may be, m < m* - tolerance <= m + DOUBT sd, m* being the score of the best
+option, are worth a look, and of these the scout takes the one that may be best. Where none may be good there is no
+scout, and none where hardly any variance is left between the first rollouts. Once all options are narrow, though, their
+own rollouts bring nothing new: then scouts go wherever a solution may lie.
+
+What the search takes for a solution, but does not know to be good (discovery.py), is a guess: a few scouts try it, as
+its component of the mixture would. Then it is known to be good, and an option is born, or it is gone.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hpsde import gp
+from hpsde.base.padding import pad_rows, padded_size
+from hpsde.steps import landscape
+from hpsde.steps.discovery import tolerance
+from hpsde.steps.landscape import Landscape
+
+UNSEEN = 0.05  # share of the variance between the first rollouts that must be left, or there are no scouts
+POOL = 32  # draws from the initial policy that a scout chooses from
+DOUBT = 4.0  # posterior deviations by which the model may be wrong
+MOST = 50  # scouts in all: in many dimensions no number of them would see everything
+NARROW = 0.1  # kernel lengths: where the widest option is narrower, all are done and scouts have no limit
+TRIES = 5  # of each guess, between two learning steps,
+MOST_TRIED = 0.15  # and of all rollouts so far, together with other scouts
+
+
+class Scouts(NamedTuple):
+    """For every context, which of the drawn parameters a scout would take [n], and whether any is worth it [n]."""
+
+    chosen: np.ndarray
+    worth: np.ndarray
+
+
+def choose(surveyed: Landscape, process: gp.GP, contexts: np.ndarray, drawn: np.ndarray, options: np.ndarray) -> Scouts:
+    """Scouts in standardised contexts [n, S] from drawn parameters [n, P, D], beside the options' means [O, n, D]."""
+    best = _predict(surveyed, process, np.tile(contexts, (len(options), 1)), options.reshape(-1, options.shape[2]))[0]
+    best, count = best.reshape(len(options), -1).max(axis=0), drawn.shape[1]
+    flat = _predict(surveyed, process, np.repeat(contexts, count, axis=0), drawn.reshape(-1, drawn.shape[2]))
+    mean, deviation = (each.reshape(-1, count) for each in flat)
+    least = best - tolerance(best, surveyed.temperature, float(process.mean))
+    highest = mean + DOUBT * deviation
+    possible = (mean < least[:, None]) & (highest >= least[:, None])
+    return Scouts(np.where(possible, highest, -np.inf).argmax(axis=1), possible.any(axis=1))
+
+
+def _predict(
+    surveyed: Landscape, process: gp.GP, contexts: np.ndarray, parameters: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and deviation [N] of the modelled score."""
+    z = np.concatenate([parameters, contexts], axis=1)
+    rows = padded_size(len(z))
+    mean, variance = _moments(process, jnp.asarray(pad_rows(z @ landscape.axes_of(surveyed, z.shape[1]).T, rows)))
+    return np.asarray(mean)[: len(z)], np.sqrt(np.maximum(np.asarray(variance)[: len(z)], 0.0))
+
+
+_moments = jax.jit(gp.predict)

@@ -1,0 +1,411 @@
+"""The return function over z = [xi, s], approximated by a Gaussian process, and the directions in which it varies.
+
+The process is the paper's gate. Beyond that it tells what of context and parameters the return depends on: along an
+axis with a long length it hardly changes, and what changes nothing cannot tell solutions apart.
+
+With more than four numbers in all, axes are chosen by how well rollouts that were left out are predicted: the numbers'
+own axes, axes turned onto the directions in which the return varies (gp/axes.py), or few directions alone
+(gp/directions.py). In the same way, and with any number of numbers, the kernel is chosen: the squared exponential, or
+Matérn's where the return has edges (gp/kernel.py). Returns of two values have a likelihood of their own (gp/binary.py),
+and the squared exponential.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from hpsde import gp
+from hpsde.base.padding import pad_rows, padded_size
+from hpsde.base.shapes import Array, Float
+from hpsde.gp import binary as gp_binary
+from hpsde.gp.axes import turned_axes
+from hpsde.gp.directions import few_directions, leading
+from hpsde.gp.warp import Warp, fit_warp
+from hpsde.steps.configuration import ReturnModelSettings, SurfaceSettings
+
+FEW_DIMENSIONS = 4  # of contexts and parameters together: up to here the process sees them along their own axes
+ENOUGH_ROLLOUTS = 5  # for every dimension, before axes are turned
+REFIT = 1.1  # growth of the number of rollouts before hyper-parameters are fitted again
+GROWTH = 1.25  # of the number of rollouts before the axes are found again, and the landscape's kernel and that of odds
+CHOICE_GROWTH = 1.5  # of the number of rollouts before the kind of axes is chosen again
+STEADY = 0.25  # nats for each rollout left out, that own axes or few directions must gain over turned ones
+FIRST_TURNS = 3  # of the axes the first time; later fits go on from the last
+FIRST_LENGTHS = (0.3, 1.0, 3.0)  # to start from the first time, in spreads
+LONGEST_CONTEXT = 1.0  # deviations: length of a context along which odds are taken to change, at most
+SIGNAL, NOISE = 1.0, 0.3  # to start from
+TOLERANCE = 1e-5  # of the likelihood, that a step must gain: some thousandths of a nat
+DIRECTIONS = 5  # at most, where few are tried
+LEFT_OUT = 4  # every so many rollouts one is left out to choose the axes by
+FIT_POINTS = 384  # most rollouts that the marginal likelihood looks at, and that axes on trial are found from
+MORE = 5.0  # nats
+
+
+class Start(NamedTuple):
+    """Where the next fit starts from: hyper-parameters, and axes A [E, Z] where they are not the numbers' own.
+
+    fitted, found, chosen: numbers of rollouts that hyper-parameters were last fitted to, axes were found by, and their
+    kind was chosen by. mean: the prior mean of log odds, where returns are success or failure. held_out: R^2 of the
+    rollouts left out when axes were chosen. unit: returns that a score was at the last fit.
+    """
+
+    hyperparameters: gp.Hyperparameters | None = None
+    axes: np.ndarray | None = None
+    kind: str = ""
+    fitted: int = 0
+    found: int = 0
+    chosen: int = 0
+    mean: float | None = None
+    held_out: float | None = None
+    unit: float = 1.0
+
+    @property
+    def kernel(self) -> str:
+        """The name of its kernel; at first the squared exponential."""
+        return "se" if self.hyperparameters is None else self.hyperparameters.kernel.name
+
+
+class Surface(NamedTuple):
+    """The process over z, or over A z, of the warped returns `scores`. binary: it is one of success or failure."""
+
+    process: gp.GP
+    scores: Float[Array, " N"]
+    warp: Warp
+    axes: Float[Array, "E Z"] | None
+    start: Start
+    rows: np.ndarray  # [n] numbers of the rollouts that the first n points of the process are
+    unit: float  # returns that a score is
+    binary: bool = False
+
+
+def fit(
+    key: Array,
+    joint: np.ndarray,
+    context_size: int,
+    returns: np.ndarray,
+    share: np.ndarray,
+    mask: np.ndarray,
+    spreads: np.ndarray,
+    start: Start,
+    settings: SurfaceSettings,
+    least_depth: float = 0.0,
+) -> Surface:
+    """The surface of rollouts [s, xi] [N, S + D], padded, with `share` [N] of weight for good returns.
+
+    least_depth: returns are told apart so far under the good ones at least.
+    """
+    rows = np.flatnonzero(mask)
+    z = np.roll(joint, -context_size, axis=1)[rows]
+    if settings.warp != "none" and gp_binary.is_binary(returns[rows], share[rows], z):
+        scores, warp, binary = returns[rows] == returns[rows].max(), gp_binary.odds_warp(returns[rows]), True
+    else:
+        (scores, warp), binary = fit_warp(returns[rows], share[rows], settings.warp, least_depth), False
+    every = np.zeros(len(mask))
+    every[rows] = scores
+    return fit_scores(key, joint, context_size, every, warp, binary, mask, spreads, start, settings)
+
+
+def fit_scores(
+    key: Array,
+    joint: np.ndarray,
+    context_size: int,
+    scores: np.ndarray,
+    warp: Warp,
+    binary: bool,
+    mask: np.ndarray,
+    spreads: np.ndarray,
+    start: Start,
+    settings: SurfaceSettings,
+    smooth: bool = False,
+) -> Surface:
+    """The surface of rollouts whose scores [N] by that warp are known; 1 and 0 where they are success or failure.
+
+    smooth: its kernel is the squared exponential, whatever others would predict.
+    """
+    rows = np.flatnonzero(mask)
+    points = gp.choose_points(key, len(rows), settings.gp_max_points)
+    z, y = np.roll(joint, -context_size, axis=1)[rows[points]], scores[rows[points]]  # z = [xi, s]
+    standard = (y - y.mean()) / max(float(y.std()), 1e-12) if binary else y
+    before, start = start, _find_axes(z, standard, len(rows), spreads, start, settings, binary or smooth)
+    size = len(mask) if len(points) == len(rows) else padded_size(len(points))
+    seen = z if start.axes is None else z @ start.axes.T
+    seen, y, known = pad_rows(seen, size), pad_rows(y, size), np.arange(size) < len(points)
+    unit = warp.unit
+    hyperparameters = start.hyperparameters
+    grown = len(rows) >= (GROWTH if binary else REFIT) * start.fitted
+    old = smooth or start.found != before.found or grown
+    if binary:
+        success = y > 0.5
+        mean = gp_binary.base_rate(scores[rows]) if start.mean is None else start.mean
+        if hyperparameters is None or start.mean is None or old:
+            hyperparameters = _likeliest_odds(seen[known], success[known], mean, start, z.shape[1] - context_size)
+        start = start._replace(mean=mean)
+        process = gp_binary.condition_binary(hyperparameters, seen, success, known, mean)
+    else:
+        if hyperparameters is None or start.mean is not None or old:  # odds were fitted before
+            hyperparameters = _likeliest_process(seen, y, known, hyperparameters, settings)
+        else:
+            hyperparameters = _rescaled(hyperparameters, start.unit / unit)
+        start = start._replace(mean=None)
+        process = gp.posterior(hyperparameters, seen, y, known)
+    start = start._replace(hyperparameters=hyperparameters, fitted=len(rows) if old else start.fitted, unit=unit)
+    axes = None if start.axes is None else jnp.asarray(start.axes)
+    return Surface(process, jnp.asarray(y), warp, axes, start, rows[points], unit, binary)
+
+
+def _rescaled(known: gp.Hyperparameters, factor: float) -> gp.Hyperparameters:
+    """The same for scores so many times as large."""
+    change = float(np.log(factor))
+    return known._replace(log_signal=known.log_signal + change, log_noise=known.log_noise + change)
+
+
+def fitted_scores(found: Surface) -> np.ndarray:
+    """The mean of the process at its points [N]: y - (noise^2 + jitter) beta; log odds by p = y - beta."""
+    y, beta = np.asarray(found.scores), np.asarray(found.process.beta)
+    if found.binary:
+        p = np.clip(y - beta, 1e-12, 1.0 - 1e-12)
+        return np.log(p) - np.log1p(-p)
+    known = found.process.hyperparameters
+    noise = np.exp(2.0 * float(known.log_noise)) + gp.JITTER * np.exp(2.0 * float(known.log_signal))
+    return y - noise * beta
+
+
+def explained(found: Surface) -> float:
+    """R^2 of the returns' scores, each predicted from all others: 1 - sum (beta_i / (K^-1)_ii)^2 / sum y_i^2.
+
+    For success or failure it is the share of the deviance that the odds explain.
+    """
+    known = np.asarray(found.process.mask)
+    y = np.asarray(found.scores)[known]
+    beta = np.asarray(found.process.beta)[known]
+    if found.binary:
+        p, rate = np.clip(y - beta, 1e-12, 1.0 - 1e-12), np.clip(y.mean(), 1e-12, 1.0 - 1e-12)
+        deviance, nothing = (-np.sum(np.log(np.where(y > 0.5, each, 1.0 - each))) for each in (p, rate))
+        return float(1.0 - deviance / max(nothing, 1e-12))
+    return left_out_share(found.process, y, known)
+
+
+def left_out_share(process: gp.GP, y: np.ndarray, points: np.ndarray) -> float:
+    """R^2 of some of the points of a process, whose scores are y, each predicted from all others."""
+    precision = np.diagonal(np.asarray(process.K_inverse))[points]
+    residual = np.asarray(process.beta)[points] / np.maximum(precision, 1e-300)
+    return float(1.0 - np.mean(residual**2) / max(float(np.var(y)), 1e-300))
+
+
+def evidence(found: Surface) -> float:
+    """log p of the returns for each rollout, in units that do not depend on the scores' own."""
+    known = np.asarray(found.process.mask)
+    points = np.asarray(found.process.z)
+    value = gp.log_evidence(found.process.hyperparameters, points, np.asarray(found.scores), known)
+    return value / known.sum() - float(np.log(found.unit))
+
+
+def explains(found: Surface) -> bool:
+    """Whether the process explains more than noise: by MORE nats and one for each of its numbers, and where rollouts
+    were left out, some of their variance.
+    """
+    known = np.asarray(found.process.mask)
+    if found.binary:
+        return True
+    y = np.asarray(found.scores)[known]
+    if y.std() < 1e-9:  # equal returns
+        return False
+    y = (y - y.mean()) / y.std()
+    hyperparameters = found.process.hyperparameters
+    scores = np.zeros(len(known))
+    scores[known] = y
+    value = gp.log_evidence(hyperparameters, np.asarray(found.process.z), scores, known)
+    nothing = -0.5 * known.sum() * (1.0 + np.log(2.0 * np.pi))
+    numbers = len(hyperparameters.log_lengths) + 2
+    predicts = found.start.held_out is None or found.start.held_out > 0.0
+    return bool(value - nothing > MORE + numbers) and predicts
+
+
+def _likeliest_odds(z: np.ndarray, success: np.ndarray, mean: float, start: Start, size: int) -> gp.Hyperparameters:
+    """Hyper-parameters for success or failure, from the last ones; at first from two starts. z has `size` parameters.
+
+    Successes may be few. Where they lie on two lines and one is level, the likeliest kernel does not see the context:
+    the successes on the other line tell nothing of one another. So on own axes no context is as good as constant.
+    """
+    longest = np.full(z.shape[1], gp_binary.LONGEST)
+    if start.axes is None:
+        longest[size:] = LONGEST_CONTEXT
+    if start.mean is not None and start.hyperparameters is not None:
+        return gp_binary.fit_binary(z, success, mean, [start.hyperparameters], longest)
+    deviation = np.log(np.maximum(z.std(axis=0), 1e-12))
+    starts = [deviation + np.log(length) for length in FIRST_LENGTHS[:2]]
+    lengths = [gp.Hyperparameters(jnp.asarray(each), jnp.zeros(()), jnp.zeros(())) for each in starts]
+    return gp_binary.fit_binary(z, success, mean, lengths, longest)
+
+
+def is_needed(settings: ReturnModelSettings) -> bool:
+    """Whether anything asks for the process: the gate, the search for options or the options themselves."""
+    return settings.gate == "gp" or settings.density == "options" or settings.model_step
+
+
+def _find_axes(
+    z: np.ndarray,
+    y: np.ndarray,
+    count: int,
+    spreads: np.ndarray,
+    start: Start,
+    settings: SurfaceSettings,
+    smooth: bool = False,
+) -> Start:
+    """The start with its axes and its kernel: as they are, found again, or chosen anew."""
+    enough = count >= ENOUGH_ROLLOUTS * z.shape[1]
+    kinds = ("own", "turned", "few") if enough and z.shape[1] > FEW_DIMENSIONS else ("own",)
+    if settings.gp_axes != "automatic":
+        kinds = ("own",) if settings.gp_axes == "isotropic" else (settings.gp_axes,)
+    of_kernels = enough and not smooth and settings.gp_axes == "automatic"
+    if smooth:
+        start = _with_kernel(start, "se")
+    if start.kind and count < GROWTH * start.found:
+        return start
+    if start.kind and count < CHOICE_GROWTH * start.chosen:
+        return _axes_of(start.kind, z, y, spreads, start, settings)._replace(found=count)
+    start = _with_kernel(start, "se")
+    if len(kinds) > 1:
+        score, start = _choose_axes(kinds, z, y, spreads, start, settings)
+        start = _likelier_kernel(score, start, z, y, settings) if of_kernels else start
+    found = _axes_of(start.kind or kinds[0], z, y, spreads, start, settings)
+    if len(kinds) == 1 and of_kernels:
+        other = _likelier_kernel(*_left_out(found, z, y, settings), z, y, settings)
+        found = found if other.kernel == found.kernel else found._replace(hyperparameters=other.hyperparameters)
+    return found._replace(found=count, chosen=count)
+
+
+def _choose_axes(
+    kinds: tuple[str, ...], z: np.ndarray, y: np.ndarray, spreads: np.ndarray, start: Start, settings: SurfaceSettings
+) -> tuple[float, Start]:
+    """The kind of axes with which rollouts left out are likeliest, and how likely they are, as by `_left_out`.
+
+    Own axes and few directions must be better than turned ones by STEADY nats for each of them, and have the smaller
+    mean error.
+    """
+    inside = _split(len(z))[2]
+    results: list[tuple[float, Start]] = []
+    for kind in kinds:
+        before = start if start.kind == kind or not results else results[-1][1]
+        found = _axes_of(kind, z[inside], y[inside], spreads, before, settings)
+        results.append(_left_out(found, z, y, settings))
+    default = results[kinds.index("turned")]
+    better = [each for each in results if _predicts_better(each, default, STEADY)]
+    return max(better, key=lambda each: each[0], default=default)
+
+
+def _predicts_better(one: tuple[float, Start], other: tuple[float, Start], margin: float = 0.0) -> bool:
+    """Whether rollouts left out are likelier by more than the margin, and their mean error is less.
+
+    Larger deviations alone make those at the margin likelier where there is hardly any noise, with a worse mean
+    everywhere.
+    """
+    return one[0] > other[0] + margin and (one[1].held_out or 0.0) > (other[1].held_out or 0.0)
+
+
+def _split(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Which rollouts are left out [count], the numbers of the others, and of those to find hyper-parameters from."""
+    out = np.arange(count) % LEFT_OUT == 0
+    known = np.flatnonzero(~out)
+    return out, known, known[gp.fitting_subset(len(known), FIT_POINTS)]
+
+
+def _left_out(found: Start, z: np.ndarray, y: np.ndarray, settings: SurfaceSettings) -> tuple[float, Start]:
+    """Nats for each rollout left out, and the start fitted to the others, with the share of variance it explains."""
+    out, known, _ = _split(len(z))
+    A, _ = _seen_by(found, z.shape[1])
+    every = np.ones(len(known), dtype=bool)
+    hyperparameters = _likeliest_process(z[known] @ A.T, y[known], every, found.hyperparameters, settings)
+    size, rows = padded_size(len(known)), padded_size(int(out.sum()))  # few sizes, for few compilations
+    given = pad_rows(z[known] @ A.T, size), pad_rows(y[known], size), np.arange(size) < len(known)
+    predicted = gp.predict(gp.posterior(hyperparameters, *given), jnp.asarray(pad_rows(z[out] @ A.T, rows)))
+    mean, variance = (np.asarray(each)[: out.sum()] for each in predicted)
+    variance = variance + np.exp(2.0 * float(hyperparameters.log_noise))
+    score = np.mean(-0.5 * (y[out] - mean) ** 2 / variance - 0.5 * np.log(variance))
+    explained = 1.0 - np.mean((y[out] - mean) ** 2) / max(np.var(y[out]), 1e-12)
+    return float(score), found._replace(hyperparameters=hyperparameters, held_out=float(explained))
+
+
+def _likelier_kernel(score: float, found: Start, z: np.ndarray, y: np.ndarray, settings: SurfaceSettings) -> Start:
+    """`found`, whose score that is, or the same with Matérn's kernel where it predicts rollouts left out better."""
+    rough = _left_out(_with_kernel(found, "matern"), z, y, settings)
+    return rough[1] if _predicts_better(rough, (score, found)) else found
+
+
+def _with_kernel(start: Start, kernel: str) -> Start:
+    known = start.hyperparameters
+    return start if known is None else start._replace(hyperparameters=gp.with_kernel(known, kernel))
+
+
+def _axes_of(
+    kind: str, z: np.ndarray, y: np.ndarray, spreads: np.ndarray, start: Start, settings: SurfaceSettings
+) -> Start:
+    """Axes of that kind, found from the start's where it has the same kind, and hyper-parameters to go on from."""
+    hyperparameters: gp.Hyperparameters | None
+    every = np.ones(len(z), dtype=bool)
+    if kind == "few":
+        if start.kind not in ("few", "turned"):
+            start = _axes_of("turned", z, y, spreads, start, settings)
+        some = gp.fitting_subset(len(z), FIT_POINTS)
+        W = leading(*_seen_by(start, z.shape[1]), DIRECTIONS)
+        W, (signal, noise) = few_directions(z[some], y[some], W)
+        hyperparameters = gp.Hyperparameters(jnp.zeros(len(W)), jnp.asarray(signal), jnp.asarray(noise))
+        hyperparameters = gp.with_kernel(hyperparameters, start.kernel)
+        return start._replace(hyperparameters=hyperparameters, axes=W, kind=kind)
+    hyperparameters = start.hyperparameters
+    if hyperparameters is None or start.kind not in (kind, "own"):
+        hyperparameters = gp.with_kernel(_first_hyperparameters(z, y, every, spreads, settings), start.kernel)
+    if kind == "own":
+        return start._replace(hyperparameters=hyperparameters, axes=None, kind=kind)
+    again = start.kind == kind and start.axes is not None
+    axes = np.eye(z.shape[1]) if start.axes is None or not again else start.axes
+    for turn in range(1 if again else FIRST_TURNS):
+        if turn:
+            hyperparameters, _ = _likeliest(z @ axes.T, y, every, hyperparameters, settings)
+        axes, hyperparameters = turned_axes(gp.posterior(hyperparameters, z @ axes.T, y, every), axes)
+    return start._replace(hyperparameters=hyperparameters, axes=axes, kind=kind)
+
+
+def _seen_by(start: Start, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Axes [E, Z] and lengths [E] of a start."""
+    axes = np.eye(size) if start.axes is None else start.axes
+    known = start.hyperparameters
+    return axes, np.ones(len(axes)) if known is None else np.exp(np.asarray(known.log_lengths))
+
+
+def _likeliest_process(
+    z: np.ndarray, y: np.ndarray, mask: np.ndarray, start: gp.Hyperparameters | None, settings: SurfaceSettings
+) -> gp.Hyperparameters:
+    """The likeliest hyper-parameters, found from some of the points; or the start's, if the likelihood of all points
+    is higher there: what some points look like the others may contradict.
+    """
+    found, info = _likeliest(z, y, mask, start, settings)
+    if start is not None and info.points < mask.sum():
+        found = max(found, start, key=lambda each: gp.log_evidence(each, z, y, mask))
+    return found
+
+
+def _likeliest(
+    z: np.ndarray, y: np.ndarray, mask: np.ndarray, start: gp.Hyperparameters | None, settings: SurfaceSettings
+) -> tuple[gp.Hyperparameters, gp.FitInfo]:
+    isotropic, points = settings.gp_axes == "isotropic", FIT_POINTS
+    return gp.fit_hyperparameters(z, y, mask, start, isotropic=isotropic, fit_points=points, tolerance=TOLERANCE)
+
+
+def _first_hyperparameters(
+    z: np.ndarray, y: np.ndarray, mask: np.ndarray, spreads: np.ndarray, settings: SurfaceSettings
+) -> gp.Hyperparameters:
+    """The likeliest of fits from several starts, each with one length for all numbers as they were before whitening.
+
+    Whitened numbers that hardly varied are as large as the others; from equal lengths for all, the fit may end
+    where the return depends on those alone.
+    """
+
+    def found(length: float) -> tuple[gp.Hyperparameters, gp.FitInfo]:
+        lengths = np.clip(length / spreads, *gp.DEFAULT_BOUNDS.length)
+        start = gp.Hyperparameters(*(jnp.log(jnp.asarray(value)) for value in (lengths, SIGNAL, NOISE)))
+        return _likeliest(z, y, mask, start, settings)
+
+    return max((found(length) for length in FIRST_LENGTHS), key=lambda each: each[1].objective)[0]

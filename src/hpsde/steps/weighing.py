@@ -1,0 +1,64 @@
+"""W~ of a learner's rollouts: weights.py with the learner's settings."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hpsde.steps import weights
+from hpsde.steps.configuration import WeighingSettings
+from hpsde.steps.rollouts import Data
+
+LEAST_ESS = 0.05  # effective samples that the return weighting must leave, as a share of all rollouts
+LEAST_PER_NUMBER, MOST_LEAST = 3.0, 0.25  # or so many for every number and one more, but no more than that share
+ESS_FLOOR = 0.3  # effective samples that importance weighting alone must leave, as a share of all rollouts
+
+
+def compute_weights(data: Data, temperature: float | None, settings: WeighingSettings) -> weights.ImportanceWeights:
+    """W~ of every rollout; see weights.py. `temperature` is that of the first rollouts, where it is known already."""
+    log_f = np.zeros(len(data.mask))
+    log_f[data.mask] = weights.log_return_function(settings.f, data.returns[data.mask])
+    if settings.temperature is not None:
+        temperature = settings.temperature
+    elif settings.f == "linear" or callable(settings.f):
+        temperature = 1.0
+    return weigh(log_f, data, temperature, settings.f == "advantage", settings)
+
+
+def weigh(
+    log_f: np.ndarray, data: Data, temperature: float | None, baseline: bool, settings: WeighingSettings
+) -> weights.ImportanceWeights:
+    """Weights by log f / T [N], less a baseline over the contexts; T is found where it is not given."""
+    return _importance_weights(
+        jnp.asarray(log_f),
+        jnp.asarray(data.features),
+        jnp.asarray(data.log_behaviour),
+        jnp.asarray(data.mask),
+        baseline=baseline,
+        temperature=None if temperature is None else jnp.asarray(temperature),
+        target_ess=jnp.asarray(wanted_ess(data)),
+        kl_bound=jnp.asarray(settings.kl_bound),
+        flattening=settings.flattening,
+        ess_floor=jnp.asarray(ESS_FLOOR),
+    )
+
+
+_importance_weights = functools.partial(jax.jit, static_argnames=("baseline", "flattening"))(weights.importance_weights)
+
+
+def wanted_ess(data: Data) -> float:
+    """Effective samples to leave: a share of the rollouts, but where they are few some for every dimension."""
+    count = float(data.mask.sum())
+    dimensions = data.contexts.shape[1] + data.parameters.shape[1]
+    return max(LEAST_ESS * count, min(LEAST_PER_NUMBER * (dimensions + 1), MOST_LEAST * count))
+
+
+def return_temperature(data: Data, importance: weights.ImportanceWeights, settings: WeighingSettings) -> float:
+    """T in units of the returns: that of f, or where f has none there, the deviation of the weighted returns."""
+    if settings.f in ("advantage", "exp"):
+        return float(importance.temperature)
+    share, returns = np.asarray(importance.weights)[data.mask], data.returns[data.mask]
+    return float(np.sqrt(share @ (returns - share @ returns) ** 2)) or 1.0
