@@ -28,6 +28,7 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 FUNCTION = '''
 import os
@@ -103,17 +104,28 @@ def main() -> int:
         with ThreadPoolExecutor(chosen.jobs) as pool:
             while len(rows) < chosen.runs if chosen.kills is None else count(rows, "kills") < chosen.kills:
                 left = chosen.runs - len(rows) if chosen.kills is None else chosen.jobs
-                rows += pool.map(one, range(len(rows), len(rows) + left))
-    summary = {
+                for row in pool.map(one, range(len(rows), len(rows) + left)):
+                    rows.append(row)
+                    write(chosen.results, before, chosen.seed, summarise(rows))
+    summary = summarise(rows)
+    print(json.dumps(summary))
+    good = summary["identical_policies"] == len(rows) and not summary["told_lost"]
+    return 0 if good and not summary["evaluated_twice_though_told"] else 1
+
+
+def summarise(rows: list[dict[str, int]]) -> dict[str, int]:
+    """Sums over the runs."""
+    return {
         "runs": len(rows),
         **{name: count(rows, name) for name in ("kills", "told_lost", "evaluated_twice_though_told")},
         "identical_policies": count(rows, "same_policy"),
     }
-    print(json.dumps(summary))
+
+
+def write(path: Path, before: dict[str, Any], seed: int, summary: dict[str, int]) -> None:
+    """The results so far, those before included; after every run, so that an interruption loses none."""
     total = {name: before.get(name, 0) + value for name, value in summary.items()}
-    chosen.results.write_text(json.dumps({"seeds": [*before["seeds"], chosen.seed], **total}, indent=2) + "\n")
-    good = summary["identical_policies"] == len(rows) and not summary["told_lost"]
-    return 0 if good and not summary["evaluated_twice_though_told"] else 1
+    path.write_text(json.dumps({"seeds": [*before["seeds"], seed], **total}, indent=2) + "\n")
 
 
 def count(rows: list[dict[str, int]], name: str) -> int:
