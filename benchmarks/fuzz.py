@@ -1,11 +1,14 @@
 """Generated inputs to every loader, command and call of a run: which end in neither an answer nor a message.
 
     python benchmarks/fuzz.py --inputs 1000
+    python benchmarks/fuzz.py --inputs 100000 --results benchmarks/results/fuzz.json
 
-Each input is given to a child process of 1 GiB of memory and a minute of computing. Counted are tracebacks (an error
-that is none of hpsde's), code that ran although nobody trusted it, files written through a link, hangs, memory, and
-children that were killed. All of them should be 0; inputs that led to others are printed with the seed that makes them
-again.
+Each input is given to a child process that may use 1 GiB of memory and a minute of computing, in folders of its own
+(fuzz_inputs.py). Counted are tracebacks (an error that is none of hpsde's), code that ran although nobody trusted it,
+files written through a link, hangs, memory, and children that were killed. All of them should be 0; inputs that led to
+others are printed with the way in and the seed that make them again: `--ways NAME --seed SEED --inputs 1`.
+
+A child takes many inputs, one after the other, so that what it has compiled serves the next.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import json
 import os
 import random
 import resource
+import select
 import shutil
 import signal
 import sys
@@ -23,261 +27,104 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections import Counter
-from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout, suppress
-from io import StringIO
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("MPLBACKEND", "agg")
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     # What one child compiles, the next need not.
     os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="hpsde-fuzz-")
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
     atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
 
-import numpy as np
-
 import hpsde
-from hpsde.base.archive import write_arrays
-from hpsde.cli import main as command
-from hpsde.problems import read_problem
-from hpsde.runs.config import read_config
-from hpsde.runs.making import make_learner
-from hpsde.runs.state import _digest, load_state
+from fuzz_inputs import INNOCENT, MARK, WAYS, make_runs
 
 MEMORY, ADDRESSES = 2**30, 16 * 2**30
 """Bytes that a child may use, and lay out: compilers and threads lay out far more than they use."""
-SECONDS, PATIENCE = 60, 600.0
-"""Of computing, and by the clock: the machine may be busy with something else."""
-INNOCENT, MARK = "innocent.txt", "ran"
-NUMBERS = (
-    0,
-    1,
-    -1,
-    2,
-    7,
-    10**5,
-    10**10,
-    10**15,
-    2**63,
-    10**30,
-    0.5,
-    -0.0,
-    1e36,
-    1e99,
-    1e308,
-    float("inf"),
-    float("nan"),
-)
-TEXTS = (
-    "",
-    "x",
-    "Ω",
-    "\0",
-    "=1+1",
-    "uniform(0, 1)",
-    "uniform(-1, 1)",
-    "gaussian(0, 1)",
-    "hostile:task",
-    "toy-double",
-    "../x",
-)
-Fuzz = Callable[[random.Random, Path], None]
+SECONDS, PATIENCE = 60.0, 600.0
+"""For one input, of computing, and by the clock: the machine may be busy with something else."""
+SHARE = 4000
+"""So many inputs are given to one child."""
+LOOK = 0.05
+"""Seconds between two looks at the memory of a child."""
+GOOD = ("answer", "message")
+RAM_DISK = Path("/dev/shm")
 
 
-def anything(chance: random.Random, depth: int = 2) -> Any:
-    """A value of JSON."""
-    kind = chance.randrange(6 if depth else 4)
-    if kind < 2:
-        return chance.choice(NUMBERS)
-    if kind < 4:
-        return chance.choice((*TEXTS, None, True, False))
-    parts = [anything(chance, depth - 1) for _ in range(chance.randrange(4))]
-    return parts if kind == 4 else {chance.choice(TEXTS): part for part in parts}
+class Input(NamedTuple):
+    """A way in, and the seed of what is handed in."""
+
+    way: str
+    seed: int
 
 
-def damaged(chance: random.Random, content: bytes) -> bytes:
-    """Some bytes changed, or the end cut off."""
-    changed = bytearray(content)
-    for _ in range(chance.randrange(1, 4)):
-        if changed:
-            changed[chance.randrange(len(changed))] = chance.randrange(256)
-    return bytes(changed[: chance.randrange(len(changed) + 1)] if chance.random() < 0.3 else changed)
-
-
-def other_array(chance: random.Random, array: np.ndarray) -> np.ndarray:
-    """An array of another shape, type or of other numbers."""
-    kind = chance.randrange(5)
-    if kind == 0:
-        return array.reshape(-1)[: chance.randrange(array.size + 1)]
-    if kind == 1:
-        return np.full_like(array, chance.choice(NUMBERS[10:])) if array.dtype == float else array[..., None]
-    if kind == 2:
-        shape = [chance.choice((0, 1, size, 10**8)) for size in array.shape]
-        return np.zeros([*shape, 0] if np.prod(shape, dtype=float) > 10**6 else shape)
-    if kind == 3:
-        return array.astype(chance.choice((float, np.int64, bool))) if array.dtype.kind in "fib" else array
-    return np.concatenate([array, array]) if array.ndim else np.zeros((2, 2))
-
-
-def with_other_arrays(chance: random.Random, path: Path, digest: bool) -> None:
-    """The archive with some arrays changed, and a digest that is right where it has one."""
-    with np.load(path, allow_pickle=False) as archive:
-        arrays = dict(archive)
-    header = json.loads(str(arrays.pop("header")))
-    for name in chance.sample(sorted(arrays), min(len(arrays), chance.randrange(1, 4))):
-        arrays[name] = other_array(chance, arrays[name])
-    if digest:
-        header["digest"] = _digest(arrays)
-    write_arrays(path, {"header": np.array(json.dumps(header)), **arrays})
-
-
-# One function for every way in
-
-
-def policy_file(chance: random.Random, folder: Path) -> None:
-    """A damaged policy file, loaded and used."""
-    path = folder / "policy.npz"
-    if chance.random() < 0.5:
-        path.write_bytes(damaged(chance, path.read_bytes()))
-    else:
-        with_other_arrays(chance, path, digest=False)
-    hpsde.load_policy(path).act([0.5])
-
-
-def learner_state(chance: random.Random, folder: Path) -> None:
-    """A damaged state, loaded; what does not fit may also show when the run is asked."""
-    path = folder / "learner.npz"
-    if chance.random() < 0.3:
-        path.write_bytes(damaged(chance, path.read_bytes()))
-    else:
-        with_other_arrays(chance, path, digest=True)
-    config = read_config(folder / "config.json")
-    load_state(make_learner(config, None), path, config.run)
-    with hpsde.Run.open(folder) as run:
-        run.ask([[0.5]])
-
-
-def configuration(chance: random.Random, folder: Path) -> None:
-    """A configuration with other values; the run is looked at and asked."""
-    path = folder / "config.json"
-    if chance.random() < 0.2:
-        path.write_bytes(damaged(chance, path.read_bytes()))
-    else:
-        data = json.loads(path.read_text())
-        part = chance.choice((data, data["problem"], data["settings"]))
-        part[chance.choice((*part, "function", "folder"))] = anything(chance)
-        if chance.random() < 0.3:
-            named = {"function": "hostile:task", "folder": str(folder), "settings": {}}
-            data["problem"] = named if chance.random() < 0.5 else data["problem"] | named
-        path.write_text(json.dumps(data))
-    with hpsde.Run.open(folder) as run:
-        run.status()
-        run.ask([[0.5]])
-
-
-def database(chance: random.Random, folder: Path) -> None:
-    """A damaged database; the run is read, told and asked."""
-    path = folder / "rollouts.sqlite"
-    path.write_bytes(damaged(chance, path.read_bytes()))
-    with hpsde.Run.open(folder) as run:
-        run.rollouts()
-        run.status()
-        with suppress(hpsde.AskTellError):
-            run.tell(1, 0.5)
-        run.ask([[0.5]])
-
-
-def problem_file(chance: random.Random, folder: Path) -> None:
-    """A TOML file with other values."""
-    path = folder / "problem.toml"
-    names = ("task", "function", "folder", "initial", "contexts", "bounds", "rollouts", "parameter_size", "batched")
-    lines = [f"{chance.choice(names)} = {json.dumps(anything(chance, 1))}" for _ in range(chance.randrange(1, 4))]
-    content = "\n".join(lines).encode()
-    path.write_bytes(damaged(chance, content) if chance.random() < 0.3 else content)
-    read_problem(path)
-
-
-def calls(chance: random.Random, folder: Path) -> None:
-    """ask and tell with anything."""
-    with hpsde.Run.open(folder) as run:
-        for _ in range(3):
-            with suppress(hpsde.HpsdeError):
-                run.ask(anything(chance), count=anything(chance, 0))
-            number, value, parameters = (anything(chance, 1) for _ in range(3))
-            run.tell(number, value, failed=anything(chance, 0), parameters=parameters)
-
-
-def commands(chance: random.Random, folder: Path) -> None:
-    """A command with any words, in a folder that may have links in it."""
-    if chance.random() < 0.3:
-        name = chance.choice(("lock", "log.txt", "policy.npz", "learner.npz", "config.json", "rollouts.sqlite"))
-        (folder / name).unlink(missing_ok=True)
-        (folder / name).symlink_to(folder.parent / INNOCENT) if chance.random() < 0.5 else os.mkfifo(folder / name)
-    name = chance.choice(("ask", "tell", "status", "act", "export", "plot"))
-    words = ("--context", "--count", "--return", "--failed", "--parameters", "--to", "--out", "1", "0.5", "nan", *TEXTS)
-    chosen = [word for word in chance.choices(words, k=chance.randrange(5)) if "\0" not in word]
-    output = StringIO()
-    with redirect_stdout(output), redirect_stderr(output):
-        code = command([name, str(folder), *chosen])
-    if code not in (0, 1, 2) or (code and not output.getvalue()):
-        raise RuntimeError(f"{name} {chosen} ended with {code} and said {output.getvalue()!r}")
-
-
-WAYS: dict[str, Fuzz] = {
-    each.__name__: each for each in (policy_file, learner_state, configuration, database, problem_file, calls, commands)
-}
-
-
-def make_run(folder: Path) -> None:
-    """A small run that has learned once, with four rollouts open."""
-    sizes = {"rollouts": 192, "initial_rollouts": 128, "batch": 32, "max_options": 4}
-    generator = np.random.default_rng(0)
-    with hpsde.Run.create(folder, initial="uniform(-1, 1)", contexts="uniform(0, 2)", seed=7, **sizes) as run:
-        for asked in run.ask(generator.uniform(0.0, 2.0, (128, 1))):
-            run.tell(asked.id, float(np.exp(-4.0 * abs(abs(asked.parameters[0]) - 0.6))))
-        run.ask(generator.uniform(0.0, 2.0, (4, 1)))
-    (folder / "hostile.py").write_text(f"open({str(folder.parent / MARK)!r}, 'w').close()\ntask = None\n")
-
-
-def outcome(way: str, seed: int, made: Path) -> tuple[str, str]:
-    """What came of one input in a child: "answer", "message", "traceback", "code run", "link followed", "hang",
-    "memory" or "killed"; and what it said.
+class Outcome(NamedTuple):
+    """What came of an input: "answer", "message", "traceback", "code run", "link followed", "hang", "memory" or
+    "killed"; what it said; and the largest memory of its child so far, in bytes.
     """
-    with tempfile.TemporaryDirectory() as scratch:
-        folder, report = Path(scratch) / "run", Path(scratch) / "report"
-        shutil.copytree(made, folder)
-        (folder.parent / INNOCENT).write_text("mine")
-        child = os.fork()
-        if child == 0:
-            _run_in_child(way, seed, folder, report)
-        kind, text = _wait(child, report)
-        if (made.parent / MARK).exists():
-            (made.parent / MARK).unlink()
-            return "code run", text
-        if (folder.parent / INNOCENT).read_text() != "mine":
-            return "link followed", text
-        return kind, text
+
+    kind: str
+    text: str
+    memory: int = 0
 
 
-def _run_in_child(way: str, seed: int, folder: Path, report: Path) -> None:
-    """Never returns."""
-    kind, text = "answer", ""
-    try:
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-        resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
-        os.chdir(folder)
-        WAYS[way](random.Random(seed), folder)
-    except (hpsde.HpsdeError, FileNotFoundError) as error:
-        kind, text = ("message" if len(str(error)) > 10 else "traceback"), str(error)
-    except BaseException:
-        kind, text = "traceback", traceback.format_exc()
-    finally:
-        report.write_text(json.dumps([kind, text]))
-        os._exit(0)
+def outcomes(inputs: list[Input], made: Path) -> Iterator[Outcome]:
+    """What came of each input, in their order. One that ends its child is its last; another child takes the rest."""
+    while inputs:
+        count = 0
+        for found in _of_one_child(inputs[:SHARE], made):
+            yield found
+            count += 1
+        inputs = inputs[count:]
+
+
+def _of_one_child(inputs: list[Input], made: Path) -> Iterator[Outcome]:
+    """What came of these inputs up to the one that the child did not survive, if there is one."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read)
+        _work(inputs, made, write)
+    os.close(write)
+    largest, ended = 0, ""
+    with open(read, encoding="utf-8") as lines:
+        try:
+            for _ in inputs:
+                ended, largest = _wait(child, read, largest)
+                line = "" if ended else lines.readline()
+                if not line:
+                    break
+                yield Outcome(*json.loads(line), largest)
+            else:
+                return
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL if ended or sys.exc_info()[0] else 0)
+            _, status = os.waitpid(child, 0)
+    number = os.WTERMSIG(status)
+    kind = ended or ("hang" if number == signal.SIGPROF else "killed")
+    yield Outcome(kind, f"its process was ended by signal {number}", largest)
+
+
+def _wait(child: int, descriptor: int, largest: int) -> tuple[str, int]:
+    """Until the child says something or ends: "hang" or "memory" where it must be ended; its largest memory so far."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        said, *_ = select.select([descriptor], [], [], LOOK)
+        largest = max(largest, _bytes_used(child))
+        if largest > MEMORY:
+            return "memory", largest
+        if said:
+            return "", largest
+        if time.monotonic() > end:
+            return "hang", largest
 
 
 def _bytes_used(child: int) -> int:
@@ -289,61 +136,104 @@ def _bytes_used(child: int) -> int:
     return (resident - shared) * resource.getpagesize()
 
 
-def _wait(child: int, report: Path) -> tuple[str, str]:
-    end, (ended, status) = time.monotonic() + PATIENCE, os.waitpid(child, os.WNOHANG)
-    while not ended:
-        late, large = time.monotonic() > end, _bytes_used(child) > MEMORY
-        if late or large:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            return ("hang", f"no answer after {PATIENCE:g} s") if late else ("memory", f"more than {MEMORY} bytes")
-        time.sleep(0.01)
-        ended, status = os.waitpid(child, os.WNOHANG)
-    if report.exists():
-        kind, text = json.loads(report.read_text())
-        return kind, text
-    number = os.WTERMSIG(status)
-    return "hang" if number in (signal.SIGXCPU, signal.SIGKILL) else "killed", f"ended by signal {number}"
+# In the child
 
 
-def run(inputs: int, seed: int = 0, ways: tuple[str, ...] = tuple(WAYS)) -> tuple[Counter[str], list[str]]:
-    """Counts of what came of so many inputs, and a line for each that ended in no answer and no message."""
-    counts: Counter[str] = Counter()
-    bad: list[str] = []
+def _work(inputs: list[Input], made: Path, descriptor: int) -> None:
+    """Take the inputs and write a line [kind, text] for each. Never returns."""
+    try:
+        warnings.simplefilter("ignore")
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
+        with open(descriptor, "w", encoding="utf-8") as lines:
+            for each in inputs:
+                signal.setitimer(signal.ITIMER_PROF, SECONDS)  # SIGPROF ends the process, whatever it computes
+                lines.write(json.dumps(_in_a_folder(each, made)) + "\n")
+                lines.flush()
+    finally:
+        os._exit(0)
+
+
+def _in_a_folder(given: Input, made: Path) -> tuple[str, str]:
+    """Kind and text of an input whose folder is a copy of what was `made`."""
+    folder = Path(tempfile.mkdtemp(dir=made.parent))
+    try:
+        shutil.copytree(made, folder, dirs_exist_ok=True)
+        (folder / INNOCENT).write_text("mine")
+        os.chdir(folder)
+        kind, text = _hand_in(given, folder)
+        if (made / MARK).exists():
+            (made / MARK).unlink()
+            return "code run", text
+        return (kind if (folder / INNOCENT).read_text() == "mine" else "link followed"), text
+    finally:
+        os.chdir(made)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _hand_in(given: Input, folder: Path) -> tuple[str, str]:
+    try:
+        WAYS[given.way](random.Random(given.seed), folder)
+    except (hpsde.HpsdeError, OSError) as error:  # the system's own words say which file, and why
+        return ("message" if len(str(error)) > 10 else "traceback"), str(error)
+    except BaseException:
+        return "traceback", traceback.format_exc()
+    return "answer", ""
+
+
+# In the parent
+
+
+def run(inputs: int, seed: int = 0, ways: tuple[str, ...] = tuple(WAYS)) -> tuple[dict[str, Counter[str]], int]:
+    """Counts of what came of so many inputs by way in, and the largest memory. Prints what should not have come."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
     # Children are forked by a process that has loaded everything and computed nothing: JAX has no threads yet.
     warnings.filterwarnings("ignore", message="os.fork", category=RuntimeWarning)
-    with tempfile.TemporaryDirectory() as scratch:
+    planned = [Input(ways[number % len(ways)], seed + number) for number in range(inputs)]
+    largest, started = 0, time.monotonic()
+    with tempfile.TemporaryDirectory(dir=RAM_DISK if RAM_DISK.is_dir() else None) as scratch:
         made = Path(scratch) / "made"
-        maker = os.fork()
-        if maker == 0:
-            try:
-                make_run(made)
-            except BaseException:
-                traceback.print_exc()
-                os._exit(1)
-            os._exit(0)
-        if os.waitpid(maker, 0)[1]:
-            raise RuntimeError("the run that inputs are made from could not be made")
-        for number in range(inputs):
-            way = ways[number % len(ways)]
-            kind, text = outcome(way, seed + number, made)
-            counts[kind] += 1
-            if kind not in ("answer", "message"):
-                bad.append(f"{way}, seed {seed + number}: {kind}: {text.strip()[-400:]}")
-    return counts, bad
+        _make(made)
+        for number, (given, found) in enumerate(zip(planned, outcomes(planned, made), strict=True), start=1):
+            counts[given.way][found.kind] += 1
+            largest = max(largest, found.memory)
+            if found.kind not in GOOD:
+                print(f"{given.way}, seed {given.seed}: {found.kind}: {found.text.strip()[-1500:]}", flush=True)
+            if number % 10_000 == 0:
+                print(f"{number} inputs after {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+    return counts, largest
+
+
+def _make(folder: Path) -> None:
+    """Make the runs in a process of its own: this one must not compute."""
+    maker = os.fork()
+    if maker == 0:
+        try:
+            make_runs(folder)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    if os.waitpid(maker, 0)[1]:
+        raise RuntimeError("the runs that inputs are made from could not be made")
 
 
 def main() -> int:
     """Run them, print the counts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--inputs", type=int, default=200, help="how many")
+    parser.add_argument("--inputs", type=int, default=1000, help="how many")
     parser.add_argument("--seed", type=int, default=0, help="of the first; the others follow")
     parser.add_argument("--ways", nargs="*", default=list(WAYS), choices=list(WAYS), help="which ways in")
+    parser.add_argument("--results", type=Path, help="write the counts here, too")
     arguments = parser.parse_args()
-    counts, bad = run(arguments.inputs, arguments.seed, tuple(arguments.ways))
-    print(*bad, sep="\n")
-    print(json.dumps({"inputs": arguments.inputs, **counts}))
-    return 1 if bad else 0
+    counts, largest = run(arguments.inputs, arguments.seed, tuple(arguments.ways))
+    total = sum(counts.values(), Counter())
+    summary = {"inputs": arguments.inputs, "first_seed": arguments.seed, "largest_memory_mib": largest >> 20, **total}
+    if arguments.results is not None:
+        by_way = {way: dict(sorted(found.items())) for way, found in counts.items()}
+        arguments.results.write_text(json.dumps(summary | {"ways": by_way}, indent=2) + "\n")
+    print(json.dumps(summary))
+    return 1 if set(total) - set(GOOD) else 0
 
 
 if __name__ == "__main__":

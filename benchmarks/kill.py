@@ -2,9 +2,10 @@
 
     python benchmarks/kill.py --runs 50
     python benchmarks/kill.py --kills 1000     # of runs that are as short as can be
+    python benchmarks/kill.py --kills 500 --seed 1 --add --results FILE   # 500 more, added to what the file says
 
 With `--kills` runs follow one another until so many kills have been done. Each is of contextual REPS with 40 rollouts,
-so that starting it is most of what it costs.
+so that starting it is most of what it costs. The seed decides the moments; with `--add` it must be a new one.
 
 One run is left alone. Each of the others is started as `hpsde run`, killed after a random time, resumed, killed
 again, and so on until it reaches its end. Every evaluation of the return function is noted in a file of its own,
@@ -27,6 +28,7 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 FUNCTION = '''
 import os
@@ -62,7 +64,11 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="so many runs at the same time")
     parser.add_argument("--workers", type=int, default=None, help="evaluate in so many processes")
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results" / "kill.json")
+    parser.add_argument("--add", action="store_true", help="to the results that are there, with another seed")
     chosen = parser.parse_args()
+    before = json.loads(chosen.results.read_text()) if chosen.add else {"seeds": []}
+    if chosen.seed in before["seeds"]:
+        parser.error(f"seed {chosen.seed} is among the results already: {before['seeds']}")
     extra = [] if chosen.workers is None else ["--workers", str(chosen.workers)]
     words = [*RUN, *(WHOLE if chosen.kills is None else SHORT)]
     with tempfile.TemporaryDirectory() as scratch:
@@ -98,16 +104,28 @@ def main() -> int:
         with ThreadPoolExecutor(chosen.jobs) as pool:
             while len(rows) < chosen.runs if chosen.kills is None else count(rows, "kills") < chosen.kills:
                 left = chosen.runs - len(rows) if chosen.kills is None else chosen.jobs
-                rows += pool.map(one, range(len(rows), len(rows) + left))
-    summary = {
+                for row in pool.map(one, range(len(rows), len(rows) + left)):
+                    rows.append(row)
+                    write(chosen.results, before, chosen.seed, summarise(rows))
+    summary = summarise(rows)
+    print(json.dumps(summary))
+    good = summary["identical_policies"] == len(rows) and not summary["told_lost"]
+    return 0 if good and not summary["evaluated_twice_though_told"] else 1
+
+
+def summarise(rows: list[dict[str, int]]) -> dict[str, int]:
+    """Sums over the runs."""
+    return {
         "runs": len(rows),
         **{name: count(rows, name) for name in ("kills", "told_lost", "evaluated_twice_though_told")},
         "identical_policies": count(rows, "same_policy"),
     }
-    print(json.dumps(summary))
-    chosen.results.write_text(json.dumps(summary, indent=2) + "\n")
-    good = summary["identical_policies"] == len(rows) and not summary["told_lost"]
-    return 0 if good and not summary["evaluated_twice_though_told"] else 1
+
+
+def write(path: Path, before: dict[str, Any], seed: int, summary: dict[str, int]) -> None:
+    """The results so far, those before included; after every run, so that an interruption loses none."""
+    total = {name: before.get(name, 0) + value for name, value in summary.items()}
+    path.write_text(json.dumps({"seeds": [*before["seeds"], seed], **total}, indent=2) + "\n")
 
 
 def count(rows: list[dict[str, int]], name: str) -> int:

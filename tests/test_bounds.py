@@ -1,5 +1,7 @@
 """Bounds of the parameters: never left, with the right densities, and optima on them are found."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,11 +12,14 @@ from scipy import integrate, stats
 import hpsde
 from hpsde import CREPS, HPSDE, HiREPS, InputError, Uniform, load_policy
 from hpsde.cli import main
+from hpsde.methods import make_learner
 from hpsde.runs.run import Run
 from hpsde.steps import gaussian
 from hpsde.steps.bounds import Within, bounds_text, make_bounds, read_bounds
 from hpsde.steps.gaussian import LinearGaussian, cut
 from hpsde.steps.initial import FromDistribution, make_initial
+from hpsde.tasks.kinematics import KUKA_LWR
+from hpsde.tasks.reach import reach_task
 
 LOW, HIGH = np.array([-1.0, -0.5]), np.array([0.8, 2.0])
 
@@ -237,3 +242,45 @@ def test_a_run_keeps_them(tmp_path):
     with Run.open(tmp_path / "run") as run:
         assert_array_equal(run.learner().bounds, [[-1.0], [0.5]])
         assert run.policy.act()[0] <= 0.5
+
+
+# Tasks
+
+
+@pytest.mark.parametrize("name", ["reach", "arm-panda@3", "arm-kuka@3", "arm-ur@3", "rover", "rover-goal"])
+def test_joint_limits_and_steps_of_a_rover_are_hard(name):
+    task = hpsde.tasks.make_task(name)
+    learner = make_learner("hpsde-reps-gp", task)
+    assert_array_equal(learner.bounds, task.parameter_bounds)
+    assert make_learner("hpsde-reps-gp", task, bounds=None).bounds is None
+    low, high = task.parameter_bounds
+    wide = np.stack([low - 1.0, high + 1.0])
+    contexts = task.evaluation_contexts()[[0, 0]]
+    assert np.all(np.isfinite(task.evaluate(contexts, wide)))  # what was really done is taken
+
+
+@pytest.mark.parametrize("name", ["puddle", "walls-3@3"])
+def test_weights_of_a_movement_have_no_hard_bounds(name):
+    task = hpsde.tasks.make_task(name)
+    assert task.parameter_bounds is not None
+    assert make_learner("hpsde-reps-gp", task).bounds is None
+
+
+def test_an_arm_never_leaves_its_joint_limits():
+    """The goals ask for angles beyond the limits: without bounds half of the proposals lie outside."""
+    joints = tuple(joint._replace(low=-0.3, high=0.4) for joint in KUKA_LWR.joints)
+    task = reach_task(dataclasses.replace(KUKA_LWR, joints=joints))
+    low, high = task.parameter_bounds
+    contexts = task.evaluation_contexts()[:64]
+    outside = {}
+    for bounds in ("initial", None):
+        learner = make_learner("hpsde-reps-gp", task, initial_rollouts=64, expected_rollouts=128, bounds=bounds)
+        for _ in range(2):
+            proposal = learner.ask(contexts)
+            learner.tell(contexts, proposal.parameters, task.evaluate(contexts, proposal.parameters))
+        policy = learner.policy
+        found = (proposal.parameters, policy.act(contexts), policy.sample(0, contexts), *policy.option_means(contexts))
+        outside[bounds] = np.mean([np.any((each < low) | (each > high), axis=1) for each in found[:1]])
+        if bounds is not None:
+            assert all(np.all((each >= low) & (each <= high)) for each in found)
+    assert outside[None] > 0.2

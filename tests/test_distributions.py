@@ -145,6 +145,8 @@ def test_as_distribution_refuses_the_rest(thing, message):
         (lambda: Gaussian([0.0, 0.0], [[1.0, 2.0], [2.0, 1.0]]), "positive definite .* -1"),
         (lambda: Gaussian([0.0, 0.0], [[1.0, 0.5], [0.0, 1.0]]), "symmetric"),
         (lambda: Gaussian(np.nan, 1.0), "Gaussian mean: expected finite"),
+        (lambda: Samples({"a": 1}), "Samples: expected rows of numbers, got {'a': 1}"),
+        (lambda: Samples(b"bytes"), "Samples: expected rows of numbers, got b'bytes'"),
     ],
 )
 def test_meaningless_distributions_are_refused(make, message):

@@ -5,6 +5,7 @@ import sys
 from io import StringIO
 
 import numpy as np
+import pandas
 import pytest
 
 import hpsde
@@ -171,7 +172,23 @@ def test_other_files_are_no_tables(run, tmp_path, capsys):
     (tmp_path / "data.parquet").write_bytes(b"text")
     assert main(["import", str(run.folder), str(tmp_path / "data.parquet")]) == 2
     assert "is not a Parquet file" in capsys.readouterr().err
+    (tmp_path / "data.parquet").write_bytes(b"PAR1" + b"\xff" * 40 + b"\x24\0\0\0PAR1")  # a footer of other bytes
+    assert main(["import", str(run.folder), str(tmp_path / "data.parquet")]) == 2
+    assert "is not a Parquet file" in capsys.readouterr().err
     assert main(["import", str(run.folder), str(tmp_path / "nothing.csv")]) == 2
+    assert run.status().done == 0
+
+
+def test_tables_in_parquet_whose_text_is_none_are_refused(run, tmp_path, capsys):
+    """The footer is right, and a text among the values is not UTF-8."""
+    values = {"context_1": [0.5], "parameter_1": [0.5], "return": [0.5], "note": ["a note of ours"]}
+    path = tmp_path / "data.parquet"
+    pandas.DataFrame(values).to_parquet(path, compression=None)
+    content = path.read_bytes()
+    assert content.count(b"a note of ours") >= 1
+    path.write_bytes(content.replace(b"a note of ours", b"a note \xff\xfe ours"))
+    assert main(["import", str(run.folder), str(path)]) == 2
+    assert "is not a Parquet file" in capsys.readouterr().err
     assert run.status().done == 0
 
 

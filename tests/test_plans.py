@@ -71,6 +71,24 @@ def test_what_cannot_be_set_says_why_and_changes_nothing(words, message, run, ca
     assert run.learner().settings.max_options == 4
 
 
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (0.5, r"bounds: expected \(low, high\), numbers for each; got 0.5"),
+        (["low", "high"], r"bounds: expected \(low, high\), numbers for each; got \['low', 'high'\]"),
+    ],
+)
+def test_bounds_of_another_kind_say_so(value, message, run):
+    with pytest.raises(hpsde.InputError, match=message):
+        run.set(bounds=value)
+    assert run.store.events() == []
+
+
+def test_an_array_of_one_number_is_a_number(run):
+    run.set(kappa=np.array(2.5))
+    assert run.learner().settings.kappa == 2.5
+
+
 def test_plans_are_not_changed_while_the_run_is_running(run):
     with hpsde.Run.open(run.folder) as other, run.lock.hold("run"):
         for attempt in (lambda: other.extend(300), lambda: other.set(kappa=2.0)):

@@ -12,6 +12,7 @@ import handmade
 from handmade import by_hand
 from hpsde import InputError
 from hpsde.gp.model import JITTER
+from hpsde.policy.hierarchical import _as_key
 from hpsde.steps import gating
 from hpsde.steps.features import Custom
 
@@ -214,6 +215,18 @@ def test_seed_or_key_decides_the_sample(policy):
     np.testing.assert_array_equal(draws, policy.sample(np.int64(7), contexts))
     np.testing.assert_array_equal(draws, policy.sample(jax.random.key(7), contexts))
     assert not np.array_equal(draws, policy.sample(8, contexts))
+
+
+@pytest.mark.parametrize("key", [None, "seed", 0.5, 2**63, np.zeros(3, dtype=np.uint32), np.zeros(2), [1, 2]])
+def test_what_is_neither_seed_nor_key_is_refused(key):
+    with pytest.raises(InputError, match="key: expected a JAX key or a seed, a whole number below 2\\^63; got"):
+        _as_key(key)
+
+
+def test_keys_of_the_old_kind_will_do(policy):
+    contexts, _ = some(policy)
+    old = jax.random.key_data(jax.random.key(7))
+    np.testing.assert_array_equal(policy.sample(old, contexts), policy.sample(7, contexts))
 
 
 # Single contexts, many contexts, none

@@ -263,6 +263,19 @@ def test_exchanged_arrays_are_refused(path, saved):
     refused(path)
 
 
+@pytest.mark.parametrize("shape", [(10**8, 1, 0), (10**8, 0)])
+def test_shapes_without_numbers_behind_them_are_refused(shape, path, saved):
+    """A file of a few bytes that memory would be laid out for: more than a gigabyte, of compiled functions."""
+    arrays = fields(saved)
+    name = next(name for name, array in arrays.items() if array.dtype == float and array.ndim == 1)
+    arrays = arrays | {name: np.zeros(shape)}
+    header = json.loads(str(arrays.pop("header")))
+    header["digest"] = _digest(arrays)
+    rewrite(path, {"header": np.array(json.dumps(header))} | arrays)
+    with pytest.raises(FileFormatError, match=f"{name} has no numbers, but the shape"):
+        load_state(small.make(seed=7), path, "this run")
+
+
 class Payload:
     """Would leave a file behind if it were loaded."""
 

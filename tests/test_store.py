@@ -14,8 +14,9 @@ import stored
 from hpsde import AskTellError, FileFormatError, StorageError
 from hpsde.learners.ask_tell import Proposal
 from hpsde.runs import database_errors
+from hpsde.runs.checksums import checksum
 from hpsde.runs.export import table
-from hpsde.runs.schema import COLUMNS, STATEMENTS, TABLES
+from hpsde.runs.schema import COLUMNS, STATEMENTS, TABLES, quoted
 from hpsde.runs.store import Store
 from hpsde.runs.totals import count_totals
 
@@ -369,6 +370,25 @@ def test_damaged_totals_are_counted_anew(closed):
     with closing(Store(closed, 2, 3)) as store:
         tell(store, [71])
     assert stored.look(closed.parent, "SELECT done, asked FROM totals") == [(61, 49)]
+
+
+@pytest.mark.parametrize("change", ["asks = 1000000000000000", "done = -1", "steps = -7"])
+def test_totals_that_are_no_counts_are_counted_anew_whatever_their_checksum(change, closed):
+    before = read_all(closed)
+    with closing(sqlite3.connect(closed)) as connection:
+        connection.execute(f"UPDATE totals SET {change}")
+        rows = connection.execute(f"SELECT {quoted(list(TABLES['totals']))} FROM totals").fetchall()
+        signed = checksum("totals", dict(zip(TABLES["totals"], rows[0], strict=True)))
+        connection.execute("UPDATE totals SET checksum = ?", [signed])
+        connection.commit()
+    assert read_all(closed) == before
+
+
+def test_asks_without_end_are_an_error(closed):
+    """Each has a stream of random numbers, of which there are 2^32."""
+    stored.change(closed.parent, "UPDATE rollouts SET ask = 1000000000000000 WHERE id = 7; DELETE FROM totals")
+    with closing(Store(closed, 2, 3)) as store, pytest.raises(FileFormatError, match="a value that its column cannot"):
+        store.totals()
 
 
 def test_totals_and_a_row_that_are_damaged_are_an_error(closed):

@@ -152,7 +152,10 @@ class Samples:
     values: Any
 
     def __post_init__(self) -> None:
-        values = np.array(self.values, dtype=float, ndmin=1)
+        try:
+            values = np.array(self.values, dtype=float, ndmin=1)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"Samples: expected rows of numbers, got {self.values!r:.80}") from error
         if values.ndim != 2 or 0 in values.shape:
             raise InputError(
                 f"Samples: expected an array [M, size], a sample in each row, got shape {values.shape}; "

@@ -143,8 +143,7 @@ class HierarchicalPolicy:
     def sample(self, key: Array | int | np.integer, contexts: Any = None) -> np.ndarray:
         """Parameters drawn from the greedy option of each context; `key` is a JAX key or a seed."""
         rows, single = self._contexts(contexts)
-        key = jax.random.key(int(key)) if isinstance(key, (int, np.integer)) else key
-        parameters = self.sample_options(key, rows, self.choose(rows))
+        parameters = self.sample_options(_as_key(key), rows, self.choose(rows))
         return parameters[0] if single else parameters
 
     @double_precision
@@ -232,3 +231,14 @@ class HierarchicalPolicy:
 
 _means = jax.jit(gaussian.means)
 _log_density = jax.jit(gaussian.log_density)
+
+
+def _as_key(key: Any) -> Array:
+    """A JAX key as it is, also one of the old kind, two numbers; or that of a seed."""
+    if isinstance(key, (int, np.integer)) and -(2**63) <= key < 2**63:
+        return jax.random.key(int(key))
+    if isinstance(key, (jax.Array, np.ndarray)):
+        is_key = jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ()
+        if is_key or (key.dtype == np.uint32 and key.shape == (2,)):
+            return jnp.asarray(key)
+    raise InputError(f"key: expected a JAX key or a seed, a whole number below 2^63; got {key!r:.80}")

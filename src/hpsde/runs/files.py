@@ -52,10 +52,10 @@ def json_ready(value: Any) -> Any:
     """`value` in JSON's own types. A number that is not finite has no JSON form and becomes null."""
     if isinstance(value, Mapping):
         return {str(key): json_ready(item) for key, item in value.items()}
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+        value = value.item()
     if isinstance(value, list | tuple | np.ndarray):
         return [json_ready(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

@@ -35,6 +35,8 @@ from hpsde.steps import initial as initial_policies
 from hpsde.steps.rollouts import Units
 
 FORMAT, VERSION = "hpsde-learner", 13
+LARGEST_EMPTY = 1_000_000
+"""The most rows or columns of an array without a number."""
 
 CLASSES = {
     kind.__name__: kind
@@ -88,6 +90,7 @@ def load_state(learner: Learner, path: Path, origin: str) -> None:
             raise ValueError("it is another run's, or another version's")
         if header["digest"] != _digest(arrays) or list(header["state"]) != list(learner.STATE):
             raise ValueError("its parts do not belong together")
+        _check_empty(arrays)
         values = {name: build(part, arrays, CLASSES) for name, part in header["state"].items()}
         for name, value in values.items():
             before = getattr(learner, name)
@@ -99,6 +102,13 @@ def load_state(learner: Learner, path: Path, origin: str) -> None:
         raise FileFormatError(f"{path} is not a learner's state, or is damaged: {error}") from error
     for name, value in values.items():
         setattr(learner, name, value)
+
+
+def _check_empty(arrays: Mapping[str, np.ndarray]) -> None:
+    """A ValueError where an array without numbers has a shape that memory would be laid out for all the same."""
+    for name, array in arrays.items():
+        if array.size == 0 and max(array.shape) > LARGEST_EMPTY:
+            raise ValueError(f"{name} has no numbers, but the shape {list(array.shape)}")
 
 
 def _check_sizes(learner: Learner, values: Mapping[str, Any]) -> None:

@@ -114,7 +114,9 @@ def _read_parquet(path: Path) -> dict[str, list[Any]]:
         raise InputError("parquet needs pyarrow: pip install 'hpsde[parquet]'; or give a CSV file") from error
     try:
         return dict(parquet.read_table(path).to_pydict())
-    except pyarrow.ArrowException as error:
+    except FileNotFoundError:
+        raise
+    except (pyarrow.ArrowException, OSError, ValueError) as error:  # ValueError: text that is not UTF-8
         raise InputError(f"{path} is not a Parquet file: {error}") from error
 
 

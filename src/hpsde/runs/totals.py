@@ -12,6 +12,8 @@ from hpsde.runs.checksums import write_row, wrong_rows
 from hpsde.runs.schema import NEW, TABLES, quoted
 
 _COLUMNS = tuple(TABLES["totals"])
+MOST = 2**32 - 1
+"""Of anything that is counted: an ask has a stream of random numbers of its own, and there are no more of them."""
 
 
 class Totals(NamedTuple):
@@ -68,10 +70,13 @@ def read_totals(connection: sqlite3.Connection) -> Totals:
 
 
 def stored_totals(connection: sqlite3.Connection) -> Totals | None:
-    """What the row says; None where it does not fit its checksum."""
+    """What the row says; None where it does not fit its checksum, or is no count."""
     found = connection.execute(f"SELECT {quoted(_COLUMNS)}, checksum FROM totals").fetchall()
     columns = dict(zip((*_COLUMNS, "checksum"), map(list, zip(*found, strict=True)), strict=bool(found)))
-    return Totals(*found[0][1:-1]) if len(found) == 1 and not wrong_rows("totals", columns) else None
+    if len(found) != 1 or wrong_rows("totals", columns):
+        return None
+    totals = Totals(*found[0][1:-1])
+    return totals if all(0 <= count <= MOST for count in totals[:-2]) else None
 
 
 def write_totals(connection: sqlite3.Connection, totals: Totals) -> None:
@@ -91,7 +96,8 @@ def count_totals(connection: sqlite3.Connection) -> Totals:
         'SELECT min("return"), max("return") FROM rollouts WHERE status = \'done\''
     ).fetchone()
     asks = one("SELECT coalesce(max(ask), 0) FROM rollouts")
-    if not isinstance(asks, int) or not all(isinstance(value, float | None) for value in (lowest, highest)):
+    real = all(isinstance(value, float | None) for value in (lowest, highest))
+    if not isinstance(asks, int) or not 0 <= asks <= MOST or not real:
         raise FileFormatError("a rollout has a value that its column cannot have. Restore the backup")
     return Totals(
         **{status: by_status.get(status, 0) for status in ("asked", "done", "failed")},

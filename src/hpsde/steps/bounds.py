@@ -77,7 +77,10 @@ def bounds_text(bounds: Any) -> str:
     """The words that `read_bounds` reads as these bounds, to the last bit."""
     if bounds is None or isinstance(bounds, str):
         return bounds or NONE
-    return json.dumps([np.asarray(each, dtype=float).tolist() for each in bounds])
+    try:
+        return json.dumps([np.asarray(each, dtype=float).tolist() for each in bounds])
+    except (TypeError, ValueError) as error:
+        raise InputError(f"bounds: expected (low, high), numbers for each; got {bounds!r:.80}") from error
 
 
 class Within:

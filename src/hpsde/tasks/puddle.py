@@ -105,7 +105,10 @@ class Puddle:
 
     @property
     def parameter_bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Wide enough for the initial policy and for good routes through every gap in every context."""
+        """For pictures: wide enough for the initial policy and for good routes through every gap in every context.
+
+        The weights of a movement primitive have no limits of their own, so that the task is not `bounded`.
+        """
         return np.full(10, -12.0), np.full(10, 12.0)
 
     @property

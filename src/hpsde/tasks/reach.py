@@ -259,6 +259,11 @@ class ReachTask(FunctionTask):
     arm: Arm = KUKA_LWR
     pole: Pole = POLE
 
+    @property
+    def bounded(self) -> bool:
+        """True: a joint cannot leave its limits."""
+        return True
+
     def measures(self, contexts: Any, parameters: Any) -> Mapping[str, np.ndarray]:
         """What is measured besides the return, each [N].
 

@@ -66,10 +66,11 @@ class Rover:
     max_options: ClassVar[int] = 10
     initial_rollouts: ClassVar[int] = 600
     rollouts: ClassVar[int] = 3000
+    bounded: ClassVar[bool] = True
 
     @property
     def parameter_bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of every step."""
+        """Of every step; those of the published problem, which no step leaves."""
         return np.full(self.parameter_size, STEP_BOUNDS[0]), np.full(self.parameter_size, STEP_BOUNDS[1])
 
     @property

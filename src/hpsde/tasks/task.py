@@ -77,7 +77,7 @@ class TaskExtras:
         depends on its context, parameters and seed alone, so that it is the same wherever it runs. Called
         without seeds, the rollouts have the seeds 0, 1, ... N - 1.
     parameter_bounds: (low [D], high [D]) in which solutions are looked for; `evaluate` does not enforce them.
-    bounded: True when parameters never leave them while learning.
+    bounded: True when these are hard bounds: nothing that is proposed or learned leaves them. False: for pictures.
     solutions: the solutions the task is known to have.
     """
 

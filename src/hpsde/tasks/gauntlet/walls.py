@@ -47,7 +47,7 @@ class RandomWall(Movement, Puddle):
 
     @property
     def parameter_bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Wide enough for the initial policy and for the shortest routes through every gap in every context."""
+        """For pictures, as the puddle's: wide enough for the initial policy and the shortest routes in all contexts."""
         return np.full(10, -20.0), np.full(10, 20.0)
 
     def best_returns(self, contexts: Any) -> Float[np.ndarray, " N"]:
