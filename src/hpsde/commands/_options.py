@@ -33,8 +33,8 @@ class LearnerOptions:
     initial_rollouts: Count = None
     """Rollouts of the initial policy, before the first learning step."""
     batch: Count = None
-    """Rollouts between two learning steps; by default 50, but from a fortieth to a twentieth of all, without a context a
-    fiftieth."""
+    """Rollouts between two learning steps; by default 50, but from a fortieth to a twentieth of all; without
+    contexts a fiftieth."""
     tolerance: Annotated[float | None, tyro.conf.arg(metavar="SHARE", help_behavior_hint="(default: 1e-10)")] = None
     """End early where no more than this share of what the returns vary by is left to gain; 0: never."""
     max_options: Count = None

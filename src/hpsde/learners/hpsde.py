@@ -77,7 +77,7 @@ class HPSDE(Learner):
         self._memory = with_slots(self._memory, self.settings.max_options)
 
     def _draw(self, key: Array, rows: np.ndarray, policy: HierarchicalPolicy) -> Proposal:
-        key_option, key_noise, key_scouts, key_climbs = jax.random.split(key, 4)
+        key_option, key_noise, key_scouts = jax.random.split(key, 3)
         scouts, unseen = self._scouts(key_scouts, rows, policy)
         optimism = Optimism(self.settings.kappa, self.settings.deviation == "return")
         values = policy.gate_scores(rows, optimism)
@@ -85,7 +85,7 @@ class HPSDE(Learner):
         option = np.array(draw_options(key_option, policy.gate, values, temperature))
         parameters = np.array(policy.sample_options(key_noise, rows, option))
         parameters[scouts], option[scouts] = unseen, INITIAL
-        climbs = self._climbs(key_climbs, len(rows))
+        climbs = self._climbs(jax.random.fold_in(key, 3), len(rows))
         parameters[: len(climbs.places)], option[: len(climbs.places)] = climbs.places, climbs.option
         own, others = option != INITIAL, np.flatnonzero(option == INITIAL)
         log_density = np.zeros(len(rows))
