@@ -111,7 +111,7 @@ class HPSDE(Learner):
         places = frame.units.raw_parameters(memory.climbs)
         since = self.rollouts.parameters[~self.rollouts.failed][len(memory.distrusted) :]
         told = np.any(np.all(places[:, None] == since[None], axis=2), axis=1)
-        left = np.flatnonzero(~told)[: max(2 * count, FEWEST_HILLS)]
+        left = np.flatnonzero(~told)[: max(count, FEWEST_HILLS)]
         if len(left) > count:
             left = np.sort(np.asarray(jax.random.permutation(key, left))[:count])
         slots = memory.climbing[left]
