@@ -108,10 +108,16 @@ class HPSDE(Learner):
         frame, memory, policy = self._frame, self._memory, self._policy
         if frame is None or policy is None or not len(memory.climbs):
             return _Climbs(np.zeros((0, self.parameter_size)), np.zeros(0, dtype=int))
-        places = frame.units.raw_parameters(memory.climbs)
-        since = self.rollouts.parameters[~self.rollouts.failed][len(memory.distrusted) :]
-        told = np.any(np.all(places[:, None] == since[None], axis=2), axis=1)
-        left = np.flatnonzero(~told)[: max(count, FEWEST_HILLS)]
+        places, rollouts = frame.units.raw_parameters(memory.climbs), self.rollouts
+        # What failed leaves no trace but its parameters.
+        since = np.concatenate(
+            [rollouts.parameters[~rollouts.failed][len(memory.distrusted) :], rollouts.parameters[rollouts.failed]]
+        )
+        open_to = ~np.any(np.all(places[:, None] == since[None], axis=2), axis=1)
+        known = self._initial.log_density(np.zeros((len(places), self.context_size)), places)
+        if known is not None:  # what nobody's hill asks for counts as the initial policy's
+            open_to &= (memory.climbing >= 0) | np.isfinite(known)
+        left = np.flatnonzero(open_to)[: max(count, FEWEST_HILLS)]
         if len(left) > count:
             left = np.sort(np.asarray(jax.random.permutation(key, left))[:count])
         slots = memory.climbing[left]

@@ -57,7 +57,7 @@ def survey(data: Data, temperature: float, looks: dict[bytes, Seen]) -> Climbs |
     if len(again):
         return Climbs(nothing, np.zeros(0), nothing > 0, x[again], usable[again])
     best = float(y.max())
-    least = best - float(discovery.tolerance(np.array(best), temperature, ground.typical))
+    least = best - float(discovery.tolerance(np.array([best]), temperature, ground.typical)[0])
     hills = climbing.find_hills(ground, least, valleys.DEPTH * temperature, MOST)
     tops = [each for each in hills if each.state == KNOWN and y[each.row] >= least]
     going = [each for each in hills if each.next is not None]

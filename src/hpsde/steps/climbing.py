@@ -36,6 +36,7 @@ NEARLY = 1e-2  # of it: where no more is to gain, a hill is known
 REPEATED = 1e-9  # of it, by which a repeated rollout may differ without being noise
 DOUBT = 2.0  # deviations of the model by which a hill may be higher
 MIDDLE, NARROW = (0.25, 0.75), 0.25  # part of the way between two tops, and how far from it, in lengths of it
+REMEMBERED = 20_000  # looks at models, before all are forgotten
 NEIGHBOURS = 3  # higher hills next to each that it is compared with
 NEW, KNOWN, LOW, JOINED = range(4)  # a hill: not known yet, known up to NEARLY, no solution, another one's
 
@@ -208,6 +209,8 @@ def _see(ground: Ground, tree: KDTree, place: np.ndarray, reach: float | None) -
         reach = min(REACH * max(float(distance[min(size + 1, len(distance) - 1)]), 1e-12), ground.spacing)
     key = b"".join(each.tobytes() for each in (place, np.float64(reach), ground.x[rows], ground.y[rows]))
     if key not in ground.looks:
+        if len(ground.looks) >= REMEMBERED:
+            ground.looks.clear()
         unit = max(float(distance[min(numbers, len(distance) - 1)]), 1e-12)
         low, high = (each / unit for each in _box(ground, place, reach))
         model = Local((ground.x[rows] - place) / unit, ground.y[rows])
@@ -247,6 +250,10 @@ def _look(ground: Ground, tree: KDTree, row: int, least: float, higher: list[Hil
         return Hill(row, KNOWN, None, width)
     if not seen.goes_on and seen.height + DOUBT * seen.deviation < least:
         return Hill(row, LOW)
+    # A step along a diagonal is longer than the spacing: a better rollout that lies as near is the hill's.
+    near = tree.query_ball_point(place, float(np.linalg.norm(seen.step)) * (1.0 + 1e-9))
+    if ground.y[near].max() > ground.y[row]:
+        return Hill(row, JOINED)
     state = NEW if seen.goes_on or gain > NEARLY * ground.scale else KNOWN
     return Hill(row, state, np.clip(place + seen.step, ground.low, ground.high), width)
 
