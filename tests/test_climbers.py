@@ -248,7 +248,7 @@ def test_an_option_that_is_known_more_closely_stays(surveyed):
     wide = climbs._replace(widths=np.full(3, width))
     for away, deviation, stays in ((0.9 * NEAR, 1.9 * width, True), (1.1 * NEAR, 1.9 * width, False),
                                    (0.9 * NEAR, 2.1 * width, False)):  # fmt: skip
-        means = np.tile(top + [away, 0.0], (4, 1))
+        means = np.tile(top + np.array([away, 0.0]), (4, 1))
         placed = on_tops(policies_at(means, deviation), data, found, wide)
         assert_array_equal(placed.b[2], means[2] if stays else top)
         assert_allclose(placed.Sigma[2], (deviation if stays else width) ** 2 * np.eye(2))

@@ -1,4 +1,4 @@
-"""Climbs by local models: scikit-learn's predictions, tops and hills of known functions, and units that do not matter."""
+"""Climbs by local models: scikit-learn's predictions, tops and hills of known functions, units that do not matter."""
 
 import numpy as np
 import pytest
