@@ -152,6 +152,34 @@ def test_whatever_the_rollouts_there_are_from_20_to_40_learning_steps_where_ther
         assert 20 <= rollouts / batch_size(rollouts) <= 41
 
 
+@pytest.mark.parametrize(
+    ("rollouts", "batch", "wanted"),
+    [
+        (1, None, 1),
+        (99, None, 1),
+        (100, None, 2),
+        (1049, None, 20),
+        (1050, None, 21),
+        (40_000, None, 800),
+        (10, 60, 60),
+    ],
+)
+def test_without_contexts_a_learning_step_comes_after_a_fiftieth_of_all_rollouts_or_as_many_as_given(
+    rollouts, batch, wanted
+):
+    assert batch_size(rollouts, batch, context_size=0) == wanted
+    # One context or five: it is as many as with contexts.
+    assert batch_size(rollouts, batch, context_size=5) == batch_size(rollouts, batch)
+
+
+def test_without_a_batch_and_contexts_rounds_have_a_fiftieth_of_all_rollouts():
+    task = task_from_function(
+        lambda parameters: -np.sum(parameters**2, axis=1), initial=hpsde.Uniform([-1, -1], 1), batched=True
+    )
+    learner = make_learner("creps", task, initial_rollouts=60, expected_rollouts=192)
+    assert [step.rollouts for step in iterate(task, learner, rollouts=192)] == [60, *range(63, 193, 3)]
+
+
 def test_without_a_batch_rounds_have_the_batch_size_of_all_rollouts():
     task = task_from_function(small.two_ridges, batched=True, **PLACES)
     learner = make_learner("creps", task, initial_rollouts=60, expected_rollouts=192)
