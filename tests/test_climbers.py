@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import hpsde
 from hpsde.steps import climbers
-from hpsde.steps.climbers import NEAR, Climbs, hold, nearest, on_tops, owners, survey
+from hpsde.steps.climbers import NEAR, hold, nearest, on_tops, owners, survey
 from hpsde.steps.climbing import SIDE
 from hpsde.steps.gaussian import LinearGaussian
 from hpsde.steps.latent import Latent
@@ -197,7 +197,7 @@ def test_a_new_hill_takes_a_slot_that_nobody_had(surveyed):
 
 def test_without_known_hills_options_stay_as_they_are(surveyed):
     data, climbs = surveyed
-    none = climbs._replace(rows=climbs.rows[:0], widths=climbs.widths[:0])
+    none = climbs._replace(rows=climbs.rows[:0], widths=climbs.widths[:0], rising=climbs.rising[:0])
     found = nobody(data)
     assert hold(found, data, none, None, np.zeros((0, 2))) is found
 
@@ -208,7 +208,7 @@ def test_a_climb_belongs_to_the_option_whose_best_rollout_is_its_summit(surveyed
     third = int(np.flatnonzero(data.mask)[np.argmax(np.where(found.responsibilities[0][data.mask] > 0.5, 0.0, -1.0))])
     summits = np.array([climbs.rows[0], climbs.rows[1], climbs.rows[2], third])
     places = data.parameters[summits]
-    got = owners(found, data, Climbs(climbs.rows, climbs.widths, places, summits))
+    got = owners(found, data, climbs._replace(places=places, summits=summits))
     best = {
         o: np.argmax(np.where((found.responsibilities[o] > 0.5) & data.mask, data.returns, -np.inf)) for o in (0, 2)
     }
@@ -241,13 +241,17 @@ def test_options_stand_on_the_tops_of_their_hills(surveyed):
     assert_allclose(placed.Sigma[1], 0.16 * np.eye(2))
 
 
-def test_an_option_that_is_known_more_closely_stays(surveyed):
+def test_an_option_that_is_known_more_closely_stays_until_the_top_is_reached(surveyed):
     data, climbs = surveyed
     found = by_nearest(data, {2: CENTRES[0]})
     top, width = data.parameters[climbs.rows[0]], 0.01
-    wide = climbs._replace(widths=np.full(3, width))
-    for away, deviation, stays in ((0.9 * NEAR, 1.9 * width, True), (1.1 * NEAR, 1.9 * width, False),
-                                   (0.9 * NEAR, 2.1 * width, False)):  # fmt: skip
+    for away, deviation, rising, stays in (
+        (0.9 * NEAR, 1.9 * width, True, True),
+        (0.9 * NEAR, 1.9 * width, False, False),
+        (1.1 * NEAR, 1.9 * width, True, False),
+        (0.9 * NEAR, 2.1 * width, True, False),
+    ):
+        wide = climbs._replace(widths=np.full(3, width), rising=np.full(3, rising))
         means = np.tile(top + np.array([away, 0.0]), (4, 1))
         placed = on_tops(policies_at(means, deviation), data, found, wide)
         assert_array_equal(placed.b[2], means[2] if stays else top)
