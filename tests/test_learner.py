@@ -145,7 +145,7 @@ def test_a_landscape_lasts_until_the_rollouts_it_was_found_from_have_grown_by_a_
         parameters = learner.ask(contexts).parameters
         learner.tell(contexts, parameters, small.two_ridges(contexts, parameters))
         learner.policy  # noqa: B018 - learns
-        found.append(learner._memory.landscape)
+        found.append(learner._state.landscape)
     assert [each.rollouts for each in found] == [128, 128, 160]
     assert found[0] is found[1]
     small.assert_sound(learner.policy)
