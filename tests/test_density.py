@@ -13,7 +13,7 @@ from sklearn.mixture import GaussianMixture
 from hpsde.errors import UnknownNameError
 from hpsde.mixture import em as mixture_em
 from hpsde.mixture import estimation as density
-from hpsde.mixture.estimation import DENSITY_METHODS, Mixture, Prior
+from hpsde.mixture.estimation import DENSITY_METHODS, Mixture, MixturePrior
 from hpsde.mixture.posterior import inverse_and_log_determinant, log_determinant, natural_parameters
 from hpsde.mixture.search import CHUNK, collect, make_points
 from hpsde.mixture.start import pick, seed_responsibilities, start_sizes
@@ -73,7 +73,7 @@ def random_problem(seed, n=40, Z=3, O=4):
     x = 5 + random.normal(size=(n, Z)) * [1, 10, 0.1][:Z]
     eta = random.dirichlet(np.ones(O), size=n)
     scale = random.normal(size=(Z, Z + 2)) * np.array([1, 10, 0.1])[:Z, None]
-    prior = Prior(*map(jnp.asarray, (0.7, 0.4, Z + 1.3, x.mean(axis=0) + 0.3, scale @ scale.T)))
+    prior = MixturePrior(*map(jnp.asarray, (0.7, 0.4, Z + 1.3, x.mean(axis=0) + 0.3, scale @ scale.T)))
     return jnp.asarray(x), jnp.asarray(random.exponential(size=n)), jnp.asarray(eta), prior
 
 

@@ -224,7 +224,7 @@ def hand_made_state():
     Sigma = np.array([[[0.2]], [[0.3]], [[0.1]], [[9.0]]])
     theta = np.array([[0.5, 0.0], [-0.5, 0.3], [0.0, 0.0], [2.0, 2.0]])
     options = LinearGaussian(jnp.asarray(b), jnp.asarray(w), jnp.asarray(Sigma))
-    return hireps.State(options, np.array([True, True, True, False]), SoftmaxGate(jnp.asarray(theta)))
+    return hireps.HiREPSState(options, np.array([True, True, True, False]), SoftmaxGate(jnp.asarray(theta)))
 
 
 def test_responsibilities_are_those_of_the_old_policy():
@@ -255,7 +255,7 @@ def test_padding_changes_nothing():
     data, settings = two_ridge_data(), HiREPSSettings(max_options=4)
     rows = len(data.mask) + 70
     generator = np.random.default_rng(4)
-    longer = hireps.Data(*(_with_junk(part, rows, generator) for part in data[:-1]), np.arange(rows) < 100)
+    longer = hireps.HiREPSData(*(_with_junk(part, rows, generator) for part in data[:-1]), np.arange(rows) < 100)
     for made in (hireps.start, lambda d, s: hireps.update(hand_made_state(), d, s)[0]):
         one, other = made(data, settings), made(longer, settings)
         np.testing.assert_array_equal(one.kept, other.kept)

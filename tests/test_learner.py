@@ -362,8 +362,8 @@ def test_settings_come_as_a_whole_or_by_name():
 @pytest.mark.parametrize("temperature", [1.0, 4.0])
 def test_options_are_drawn_at_a_temperature_in_units_of_T(monkeypatch, temperature):
     learner, seen = small.make(exploration_temperature=temperature), []
-    draw = hpsde.learners.hpsde.draw_options
-    monkeypatch.setattr(hpsde.learners.hpsde, "draw_options", lambda *given: seen.append(given[3]) or draw(*given))
+    draw = hpsde.learners.hpsde.choose_options
+    monkeypatch.setattr(hpsde.learners.hpsde, "choose_options", lambda *given: seen.append(given[3]) or draw(*given))
     small.run(learner, rounds=(128, 32))
     assert seen == [temperature * learner.info.temperature]
 

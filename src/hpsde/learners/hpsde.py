@@ -22,7 +22,7 @@ from hpsde.steps import discovery, gaussian, latent, level, scouting, stopping
 from hpsde.steps.behaviours import History
 from hpsde.steps.climbing import Seen
 from hpsde.steps.features import FEATURE_NAMES, FeatureMap, make_features
-from hpsde.steps.gating import GPGate, Optimism, draw_options, returns_in_use
+from hpsde.steps.gating import GPGate, Optimism, choose_options, returns_in_use
 from hpsde.steps.initial import EstimatedDensity, kernel_log_density
 from hpsde.steps.judging import StepInfo, judged, share_outside
 from hpsde.steps.landscape import Landscape
@@ -84,7 +84,7 @@ class HPSDE(Learner):
         optimism = Optimism(self.settings.kappa, self.settings.deviation == "return")
         values = policy.gate_scores(rows, optimism)
         temperature = self.settings.exploration_temperature * self.info.temperature
-        option = np.array(draw_options(key_option, policy.gate, values, temperature))
+        option = np.array(choose_options(key_option, policy.gate, values, temperature))
         parameters = np.array(policy.sample_options(key_noise, rows, option))
         parameters[scouts], option[scouts] = unseen, INITIAL
         climbs = self._climbs(jax.random.fold_in(key, 3), len(rows))

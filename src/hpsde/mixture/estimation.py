@@ -21,7 +21,7 @@ from hpsde.mixture import em as mixture_em
 from hpsde.mixture.posterior import (
     LOG_2PI,
     Mixture,
-    Prior,
+    MixturePrior,
     Unit,
     e_step,
     log_densities,
@@ -33,14 +33,14 @@ from hpsde.mixture.posterior import (
     select,
     sufficient_statistics,
 )
-from hpsde.mixture.search import Method, begin, make_points, search
+from hpsde.mixture.search import EstimationMethod, begin, make_points, search
 from hpsde.mixture.start import seed_responsibilities, start_sizes
 
 __all__ = [
     "DENSITY_METHODS",
-    "FitInfo",
     "Mixture",
-    "Prior",
+    "MixtureFitInfo",
+    "MixturePrior",
     "default_prior",
     "e_step",
     "fit",
@@ -57,7 +57,7 @@ __all__ = [
 DENSITY_METHODS = ("vb", "em")
 
 
-class FitInfo(NamedTuple):
+class MixtureFitInfo(NamedTuple):
     """What a fit went through. Its R starts are the restarts in order, then the warm start."""
 
     lower_bound: Float[Array, ""]  # of the mixture returned; for "em" the penalised log likelihood
@@ -76,7 +76,7 @@ def default_prior(
     alpha_0: float | None = None,
     nu_0: float | None = None,
     spread: float = 0.1,
-) -> Prior:
+) -> MixturePrior:
     """A prior in the units of the data: shift or scale a coordinate of the data, and the prior follows.
 
     Options are expected to have about `spread` times the variance of all the data, K_0^-1 = nu_0 spread
@@ -94,7 +94,7 @@ def default_prior(
     rounding = 64 * jnp.finfo(x.dtype).eps * jnp.max(jnp.abs(x), axis=0)
     variance = jnp.where(variance <= rounding**2, 1.0, variance)
     nu = x.shape[1] + 2 if nu_0 is None else nu_0
-    return Prior(
+    return MixturePrior(
         alpha_0=jnp.asarray(0.1 / max_components if alpha_0 is None else alpha_0, x.dtype),
         beta_0=jnp.asarray(spread, x.dtype),
         nu_0=jnp.asarray(nu, x.dtype),
@@ -106,7 +106,9 @@ def default_prior(
 # ---------------------------------------------------------------- maximisation step and bound
 
 
-def posterior(statistics: Float[Array, "O P"], prior: Prior, regularisation: float | Float[Array, ""] = 0.0) -> Mixture:
+def posterior(
+    statistics: Float[Array, "O P"], prior: MixturePrior, regularisation: float | Float[Array, ""] = 0.0
+) -> Mixture:
     """VB-M step of the appendix, with prior mean h_0, from sums of w_i eta_io t(x_i).
 
     alpha = alpha_0 + gamma, beta = beta_0 + gamma, nu = nu_0 + gamma, h = (beta_0 h_0 + gamma c) / beta,
@@ -132,7 +134,7 @@ def m_step(
     x: Float[Array, "N Z"],
     weights: Float[Array, " N"],
     responsibilities: Float[Array, "N O"],
-    prior: Prior,
+    prior: MixturePrior,
     regularisation: float | Float[Array, ""] = 0.0,
 ) -> Mixture:
     """The posterior given the responsibilities eta_io of the weighted points."""
@@ -142,7 +144,7 @@ def m_step(
     return shifted._replace(h=shifted.h + prior.h_0[None])
 
 
-def option_bounds(mixture: Mixture, log_det: Float[Array, " O"], prior: Prior) -> Float[Array, " O"]:
+def option_bounds(mixture: Mixture, log_det: Float[Array, " O"], prior: MixturePrior) -> Float[Array, " O"]:
     """Each option's part of the lower bound at the M-step's optimum; 0 for an option without mass.
 
     There the expectations of log likelihood, prior and posterior collapse to ratios of normalisers:
@@ -165,13 +167,13 @@ def option_bounds(mixture: Mixture, log_det: Float[Array, " O"], prior: Prior) -
     return log_norm[:-1] - log_norm[-1] - 0.5 * Z * LOG_2PI * mixture.mass
 
 
-def constant(prior: Prior, options: int, total: Float[Array, ""]) -> Float[Array, ""]:
+def constant(prior: MixturePrior, options: int, total: Float[Array, ""]) -> Float[Array, ""]:
     """The part of the bound that depends on the sum of weights alone: the Dirichlet's denominator."""
     return gammaln(options * prior.alpha_0) - gammaln(options * prior.alpha_0 + total)
 
 
 def lower_bound(
-    mixture: Mixture, prior: Prior, weights: Float[Array, " N"], log_eta: Float[Array, "N O"]
+    mixture: Mixture, prior: MixturePrior, weights: Float[Array, " N"], log_eta: Float[Array, "N O"]
 ) -> Float[Array, ""]:
     """Lower bound on the log evidence of the weighted data, with all its terms.
 
@@ -191,7 +193,7 @@ def fit(
     key: Array,
     x: Float[Array, "N Z"],
     weights: Float[Array, " N"],
-    prior: Prior,
+    prior: MixturePrior,
     *,
     max_components: int = 10,
     restarts: int = 8,
@@ -201,7 +203,7 @@ def fit(
     stickiness: float | Float[Array, ""] = 3.0,
     patience: int | Int[Array, ""] = 20,
     method: str = "vb",
-) -> tuple[Mixture, FitInfo]:
+) -> tuple[Mixture, MixtureFitInfo]:
     """Fit from several starts, merge options while that raises the bound, and keep the best.
 
     The restarts begin with different numbers of options, and an option that a start leaves out stays out of
@@ -215,11 +217,11 @@ def fit(
     if warm is None:
         warm = _nothing(max_components, x.shape[1], x.dtype)
     uniforms = _uniforms(key, restarts, max_components, x.dtype)
-    control = Control(stickiness, iterations, patience, tolerance)
+    control = FitControl(stickiness, iterations, patience, tolerance)
     return _fit(uniforms, x, weights, prior, warm, control, method=method)
 
 
-class Control(NamedTuple):
+class FitControl(NamedTuple):
     """The numbers that steer a fit; see `fit`."""
 
     stickiness: float | Float[Array, ""]
@@ -244,11 +246,11 @@ def _fit(
     uniforms: Float[Array, "R O"],
     x: Float[Array, "N Z"],
     weights: Float[Array, " N"],
-    prior: Prior,
+    prior: MixturePrior,
     warm: Mixture,
-    control: Control,
+    control: FitControl,
     method: str,
-) -> tuple[Mixture, FitInfo]:
+) -> tuple[Mixture, MixtureFitInfo]:
     """`fit` in coordinates where the prior has mean 0 and unit scales, so that nothing depends on units."""
     unit = Unit(prior.h_0, jnp.sqrt(jnp.diagonal(prior.K_0_inverse)))
     here = unit.prior(prior)
@@ -271,7 +273,7 @@ def _fit(
     loyalty = jnp.where(warmed, control.stickiness, 0.0)
     found = search(steps, points, starts, loyalty, control.iterations, control.patience, control.tolerance)
     jacobian = total * jnp.sum(jnp.log(unit.scale))
-    info = FitInfo(
+    info = MixtureFitInfo(
         lower_bound=found.best.bound - jacobian,
         converged=jnp.abs(found.best.change) < control.tolerance,
         iterations=found.best.iterations - 1,
@@ -305,15 +307,15 @@ def _again(mixture: Mixture, total: Float[Array, ""]) -> Float[Array, "O P"]:
     return mass[:, None] * jnp.concatenate([second, mixture.h, jnp.ones_like(mass)[:, None]], axis=1)
 
 
-def _method(name: str, prior: Prior, options: int, total: Float[Array, ""]) -> Method:
+def _method(name: str, prior: MixturePrior, options: int, total: Float[Array, ""]) -> EstimationMethod:
     if name == "em":
-        return Method(
+        return EstimationMethod(
             estimate=lambda statistics: mixture_em.estimate(statistics, prior),
             option_bounds=lambda mixture, log_det: mixture_em.option_bounds(mixture, log_det, prior),
             constant=mixture_em.constant(total),
             price=lambda options: mixture_em.price(options, total, prior.h_0.shape[0]),
         )
-    return Method(
+    return EstimationMethod(
         estimate=lambda statistics: posterior(statistics, prior),
         option_bounds=lambda mixture, log_det: option_bounds(mixture, log_det, prior),
         constant=constant(prior, options, total),

@@ -308,7 +308,7 @@ def expected_moments(
     return gp_moments(gate.process, options, kept, features, contexts, gate.axes, of_return=False)
 
 
-def draw_options(
+def choose_options(
     key: Array, gate: Gate, values: Float[np.ndarray, "O C"] | Array, temperature: float
 ) -> Int[np.ndarray, " C"]:
     """The option for every context while learning.
