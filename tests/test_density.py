@@ -14,14 +14,36 @@ from hpsde.errors import UnknownNameError
 from hpsde.mixture import em as mixture_em
 from hpsde.mixture import estimation as density
 from hpsde.mixture.estimation import DENSITY_METHODS, Mixture, MixturePrior
-from hpsde.mixture.posterior import inverse_and_log_determinant, log_determinant, natural_parameters
+from hpsde.mixture.posterior import (
+    inverse_and_log_determinant,
+    log_determinant,
+    natural_parameters,
+    sufficient_statistics,
+)
 from hpsde.mixture.search import CHUNK, collect, make_points
 from hpsde.mixture.start import pick, seed_responsibilities, start_sizes
 
 ROWS, OPTIONS = 384, 8  # one shape for most fits, so that they are compiled once
-m_step, e_step, lower_bound = map(jax.jit, (density.m_step, density.e_step, density.lower_bound))
+e_step = jax.jit(density.e_step)
 default_prior = jax.jit(density.default_prior, static_argnames="max_components")
 log_responsibilities, log_density = map(jax.jit, (density.log_responsibilities, density.log_density))
+
+
+@jax.jit
+def m_step(x, weights, responsibilities, prior):
+    """The posterior given the responsibilities [N, O] of the weighted points, computed about h_0 as by `fit`."""
+    statistics = (responsibilities * weights[:, None]).T @ sufficient_statistics(x - prior.h_0[None]).T
+    shifted = density.posterior(statistics, prior._replace(h_0=jnp.zeros_like(prior.h_0)))
+    return shifted._replace(h=shifted.h + prior.h_0[None])
+
+
+@jax.jit
+def lower_bound(mixture, prior, weights, log_eta):
+    """Lower bound on the log evidence of the weighted data, with all its terms, for the m_step of exp(log_eta)."""
+    eta = jnp.exp(log_eta)
+    entropy = -weights @ jnp.sum(jnp.where(eta > 0, eta * log_eta, 0.0), axis=1)
+    parts = density.option_bounds(mixture, log_determinant(mixture.K_inverse), prior)
+    return jnp.sum(parts) + density.constant(prior, parts.shape[0], weights.sum()) + entropy
 
 
 def two_lines(seed, n=300, total=120.0):

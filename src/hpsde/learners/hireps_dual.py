@@ -80,25 +80,6 @@ def make_problem(
     return DualProblem(below, standard, np.log(base), log_responsibilities)
 
 
-def objective(
-    problem: DualProblem, epsilon: float, kappa: float, eta: float, zeta: float, v: np.ndarray
-) -> tuple[float, np.ndarray]:
-    """g(eta, zeta, v) and its gradient [2 + F].
-
-    dg/deta = epsilon + log(.) - sum p_io (zeta log p~_io + delta_i) / eta, delta_i = R_i - v^T phi_i,
-    dg/dzeta = kappa + sum p_io log p~_io,   dg/dv = phi_hat - sum p_io phi_i.
-    """
-    delta = problem.returns - problem.features @ v
-    exponent = zeta * problem.log_responsibilities + delta
-    logs = problem.log_base + problem.log_responsibilities + exponent / eta
-    log_sum = logsumexp(logs)
-    p = np.exp(logs - log_sum)
-    value = eta * epsilon + zeta * kappa + eta * log_sum
-    d_eta = epsilon + log_sum - np.sum(p * exponent) / eta
-    d_zeta = kappa + np.sum(p * problem.log_responsibilities)
-    return float(value), np.concatenate([[d_eta, d_zeta], -p.sum(axis=0) @ problem.features])
-
-
 def overlap(problem: DualProblem) -> float:
     """H_q = -sum_io q_i p~_io log p~_io: the overlap of the old options."""
     logs = problem.log_responsibilities

@@ -47,8 +47,6 @@ __all__ = [
     "log_densities",
     "log_density",
     "log_responsibilities",
-    "lower_bound",
-    "m_step",
     "marginal",
     "select",
 ]
@@ -130,20 +128,6 @@ def posterior(
     )
 
 
-def m_step(
-    x: Float[Array, "N Z"],
-    weights: Float[Array, " N"],
-    responsibilities: Float[Array, "N O"],
-    prior: MixturePrior,
-    regularisation: float | Float[Array, ""] = 0.0,
-) -> Mixture:
-    """The posterior given the responsibilities eta_io of the weighted points."""
-    t = sufficient_statistics(x - prior.h_0[None])
-    statistics = (responsibilities * weights[:, None]).T @ t.T
-    shifted = posterior(statistics, prior._replace(h_0=jnp.zeros_like(prior.h_0)), regularisation)
-    return shifted._replace(h=shifted.h + prior.h_0[None])
-
-
 def option_bounds(mixture: Mixture, log_det: Float[Array, " O"], prior: MixturePrior) -> Float[Array, " O"]:
     """Each option's part of the lower bound at the M-step's optimum; 0 for an option without mass.
 
@@ -168,22 +152,11 @@ def option_bounds(mixture: Mixture, log_det: Float[Array, " O"], prior: MixtureP
 
 
 def constant(prior: MixturePrior, options: int, total: Float[Array, ""]) -> Float[Array, ""]:
-    """The part of the bound that depends on the sum of weights alone: the Dirichlet's denominator."""
-    return gammaln(options * prior.alpha_0) - gammaln(options * prior.alpha_0 + total)
+    """The part of the bound that depends on the sum of weights alone: the Dirichlet's denominator.
 
-
-def lower_bound(
-    mixture: Mixture, prior: MixturePrior, weights: Float[Array, " N"], log_eta: Float[Array, "N O"]
-) -> Float[Array, ""]:
-    """Lower bound on the log evidence of the weighted data, with all its terms.
-
-    For responsibilities exp(log_eta) and the `mixture` that `m_step` made of them:
-    sum(option_bounds) + constant + entropy, entropy = -sum_i w_i sum_o eta_io log eta_io.
+    The bound is sum(option_bounds) + constant + entropy, entropy = -sum_i w_i sum_o eta_io log eta_io.
     """
-    eta = jnp.exp(log_eta)
-    entropy = -weights @ jnp.sum(jnp.where(eta > 0, eta * log_eta, 0.0), axis=1)
-    parts = option_bounds(mixture, log_determinant(mixture.K_inverse), prior)
-    return jnp.sum(parts) + constant(prior, parts.shape[0], weights.sum()) + entropy
+    return gammaln(options * prior.alpha_0) - gammaln(options * prior.alpha_0 + total)
 
 
 # ---------------------------------------------------------------- the fit
