@@ -222,7 +222,7 @@ def whole_components(fitted: policy_mixture.Fit, model: valleys.Model, given: Gi
 
 def tolerance(best: np.ndarray, temperature: float, typical: float) -> np.ndarray:
     """How far below the best scores a solution may be: GOOD T, or half the way down to the typical score."""
-    return np.minimum(GOOD * temperature, HALF * np.maximum(best - typical, 0.0))
+    return np.asarray(np.minimum(GOOD * temperature, HALF * np.maximum(best - typical, 0.0)))
 
 
 class Groups(NamedTuple):
