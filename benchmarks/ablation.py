@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from hpsde.experiments.gauntlet.rows import Row, append_row, key, read_rows
-from hpsde.experiments.gauntlet.runner import Job, run_all
+from hpsde.experiments.gauntlet.runner import GauntletJob, run_all
 
 SHORT, LONG, FULL, LONGER = 420, 900, 1050, 1500  # rollouts in all; routes and curves need more, and arms still more
 CELLS = {
@@ -143,7 +143,7 @@ def main() -> None:
     arguments = parser.parse_args()
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
     jobs = [
-        Job(cell, seed, settings=VARIANTS[variant], rollouts=CELLS[cell])
+        GauntletJob(cell, seed, settings=VARIANTS[variant], rollouts=CELLS[cell])
         for cell in arguments.cells
         for variant in dict.fromkeys([DEFAULT, *arguments.variants])
         for seed in seeds

@@ -30,7 +30,7 @@ from hpsde.cli import main as command
 from hpsde.problems import read_problem
 from hpsde.runs.checksums import checksum
 from hpsde.runs.config import read_config
-from hpsde.runs.making import make_learner
+from hpsde.runs.making import learner_of
 from hpsde.runs.schema import TABLES, quoted
 from hpsde.runs.state import _digest, load_state
 from hpsde.runs.tables import read_table, read_told
@@ -168,7 +168,7 @@ def learner_state(chance: random.Random, folder: Path) -> None:
     path = folder / "run" / "learner.npz"
     damage_archive(chance, path, digest=True)
     config = read_config(folder / "run" / "config.json")
-    load_state(make_learner(config, None), path, config.run)
+    load_state(learner_of(config, None), path, config.run)
     with hpsde.Run.open(folder / "run") as run:
         run.ask([[0.5]])
 

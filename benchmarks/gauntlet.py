@@ -34,7 +34,7 @@ from pathlib import Path
 
 from hpsde.experiments.gauntlet import figures, report
 from hpsde.experiments.gauntlet.rows import Row, append_row, key, read_rows, repair, run_name, settings_text, write_rows
-from hpsde.experiments.gauntlet.runner import Done, Job, run_all
+from hpsde.experiments.gauntlet.runner import Done, GauntletJob, run_all
 from hpsde.methods import DEFAULT_METHOD, METHODS
 from hpsde.tasks.gauntlet import CELLS
 
@@ -86,17 +86,17 @@ def chosen_cells(given: argparse.Namespace) -> list[str]:
     return [name for name in CELLS if name in wanted or not wanted]
 
 
-def chosen_jobs(given: argparse.Namespace) -> list[Job]:
+def chosen_jobs(given: argparse.Namespace) -> list[GauntletJob]:
     """The runs that are asked for, those of a cell together; the first of each keeps its options for the picture."""
     seeds = range(given.first_seed, given.first_seed + (QUICK_SEEDS if given.quick else given.seeds))
     return [
-        Job(cell, seed, given.method, given.settings, given.rollouts, keep=seed == seeds[0])
+        GauntletJob(cell, seed, given.method, given.settings, given.rollouts, keep=seed == seeds[0])
         for cell in chosen_cells(given)
         for seed in seeds
     ]
 
 
-def run(jobs: Sequence[Job], out: Path, workers: int, keep: bool) -> None:
+def run(jobs: Sequence[GauntletJob], out: Path, workers: int, keep: bool) -> None:
     """Do the jobs that have no row yet. The options come first, then the row: what has a row is complete."""
     repair(out)
     done = {key(row) for row in read_rows(out)}

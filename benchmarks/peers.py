@@ -37,7 +37,7 @@ from hpsde.experiments.gauntlet.rows import append_row, key, read_rows, repair
 from hpsde.experiments.gauntlet.runner import Done, run_jobs
 from hpsde.experiments.peers import figures, report
 from hpsde.experiments.peers.methods import PEERS
-from hpsde.experiments.peers.runner import Job, chosen_jobs, execute, lost
+from hpsde.experiments.peers.runner import PeerJob, chosen_jobs, execute, lost
 from hpsde.experiments.peers.tasks import CONTEXT_TASKS, CONTEXTS, EVALUATIONS, POINTS, TASKS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -67,7 +67,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return given
 
 
-def asked_jobs(given: argparse.Namespace) -> list[Job]:
+def asked_jobs(given: argparse.Namespace) -> list[PeerJob]:
     """The runs that are asked for."""
     first = given.first_seed if given.first_seed is not None else QUICK_SEED if given.quick else FIRST_SEED
     count = given.seeds if given.seeds is not None else 1 if given.quick else 5
@@ -78,7 +78,7 @@ def asked_jobs(given: argparse.Namespace) -> list[Job]:
     return chosen_jobs(tasks, given.peers, range(first, first + count), numbers)
 
 
-def run(jobs: Sequence[Job], out: Path, workers: int) -> None:
+def run(jobs: Sequence[PeerJob], out: Path, workers: int) -> None:
     """Do the jobs that have no row yet."""
     repair(out)
     done = {key(row) for row in read_rows(out)}

@@ -7,30 +7,22 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from hpsde import algorithm
-from hpsde.algorithm import (
-    LEAST_EFFECTIVE,
-    SEARCH_GROWTH,
-    Memory,
-    combinations,
-    explored,
-    find_options,
-    is_due,
-    number_options,
-    reestimate,
-    share_outside,
-    train_gate,
-    train_options,
-    widest,
-)
+from hpsde.algorithm import reestimate
 from hpsde.settings import Settings
-from hpsde.steps import discovery, landscape, latent
-from hpsde.steps.gating import GPGate, MarginalGate, SoftmaxGate
+from hpsde.steps import discovery, landscape, latent, refining, training
+from hpsde.steps.gating import GPGate, MarginalGate, SoftmaxGate, train_gate
 from hpsde.steps.gaussian import LinearGaussian, means
-from hpsde.steps.landscape import View
+from hpsde.steps.judging import share_outside, widest
+from hpsde.steps.landscape import View, combinations
 from hpsde.steps.latent import Latent
+from hpsde.steps.numbering import number_options
+from hpsde.steps.refining import good_contexts, refine_options
 from hpsde.steps.return_model import approximate_return, survey
 from hpsde.steps.rollouts import Data
+from hpsde.steps.searching import SEARCH_GROWTH, find_options, is_due
+from hpsde.steps.state import State
 from hpsde.steps.surface import Start
+from hpsde.steps.training import LEAST_EFFECTIVE, explored, improve_options, train_options
 from hpsde.steps.weighing import compute_weights
 
 KEY = jax.random.key(0)
@@ -58,25 +50,33 @@ def surveyed(data):
     return approximated, survey(KEY, data, approximated, spreads, None, SETTINGS)
 
 
+def estimate_with(model, data, state, settings, key=KEY):
+    """One re-estimation whose surface and landscape are given; all rollouts are equally likely under pi_old."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(algorithm, "approximate_return", lambda *_: (model[0], data))
+        patch.setattr(algorithm, "survey", lambda *_: model[1])
+        return reestimate(key, data, np.ones(S + D), (), lambda P: np.zeros(ROWS), state, settings, {})
+
+
 @pytest.fixture(scope="module")
 def step(data, surveyed):
-    return reestimate(KEY, data, *surveyed, Memory(), SETTINGS)
+    return estimate_with(surveyed, data, State(), SETTINGS)
 
 
 # ---------------------------------------------------------------- one step
 
 
 def test_one_step_finds_both_solutions_and_hands_them_on(data, surveyed, step):
-    estimate, memory, info = step
+    estimate, state, info = step
     assert estimate.kept.sum() == info.options_kept == info.maxima == 2
     at = np.asarray(means(estimate.options, jnp.asarray([[5.0]])))[estimate.kept, 0]
     assert_allclose(np.sort(at[:, 0]), [-1.0, 1.0], atol=0.15)
     assert_allclose(at[:, 1], 0.0, atol=0.3)
-    assert memory.landscape is surveyed[1]
-    assert memory.surface is surveyed[0].start
-    assert memory.options is estimate.options
-    assert_array_equal(memory.kept, estimate.kept)
-    assert (memory.searched, memory.next_number) == (COUNT, 3)
+    assert state.landscape is surveyed[1]
+    assert state.surface is surveyed[0].start
+    assert state.options is estimate.options
+    assert_array_equal(state.kept, estimate.kept)
+    assert (state.searched, state.next_number) == (COUNT, 3)
     assert sorted(estimate.numbers[estimate.kept].tolist()) == sorted(info.born) == [1, 2]
     assert info.died == ()
     assert info.explained > 0.8
@@ -85,49 +85,47 @@ def test_one_step_finds_both_solutions_and_hands_them_on(data, surveyed, step):
 
 
 def test_the_next_step_keeps_slots_and_names(data, surveyed, step):
-    estimate, memory, _ = step
-    again, after, info = reestimate(jax.random.key(1), data, *surveyed, memory, SETTINGS)
+    estimate, state, _ = step
+    again, after, info = estimate_with(surveyed, data, state, SETTINGS, key=jax.random.key(1))
     assert_array_equal(again.numbers, estimate.numbers)
     assert (info.born, info.died) == ((), ())
     assert info.warm
-    assert after.settled == memory.settled + 1
+    assert after.settled == state.settled + 1
     at, before = (np.asarray(each.options.b)[estimate.kept] for each in (again, estimate))
     assert np.linalg.norm(at - before, axis=1).max() < 0.3
 
 
 def test_a_mean_return_is_that_of_the_rollouts_an_option_has(data, step):
-    estimate, memory, _ = step
-    found = latent.as_found(data, memory.found)
+    estimate, state, _ = step
+    found = latent.as_found(data, state.found)
     share = found.responsibilities * np.asarray(compute_weights(data, None, SETTINGS).weights)
     for o in np.flatnonzero(estimate.kept):
         assert_allclose(estimate.mean_returns[o], np.average(data.returns, weights=share[o]), rtol=1e-6)
 
 
 def test_where_nothing_is_known_one_option_is_as_wide_as_the_initial_policy(data, surveyed):
-    estimate, memory, info = reestimate(
-        KEY, data, surveyed[0], None, Memory(), Settings(max_options=O, model_step=False)
-    )
+    estimate, state, info = estimate_with((surveyed[0], None), data, State(), Settings(max_options=O, model_step=False))
     assert_array_equal(estimate.kept, [True, False, False])
     assert_array_equal(estimate.options.b[0], np.zeros(D))
     assert_array_equal(estimate.options.Sigma[0], np.eye(D))
-    assert memory.temperature is None  # T is that of the first rollouts that say something
-    assert memory.found is None
+    assert state.temperature is None  # T is that of the first rollouts that say something
+    assert state.found is None
     assert np.isnan(info.unexplored)
 
 
 def test_the_papers_form_needs_no_process(data):
     settings = Settings(max_options=O, **NOTHING)
-    estimate, memory, info = reestimate(KEY, data, None, None, Memory(), settings)
+    estimate, state, info = estimate_with((None, None), data, State(), settings)
     assert isinstance(estimate.gate, SoftmaxGate)
-    assert memory.mixture is not None
-    assert memory.temperature == info.temperature
+    assert state.mixture is not None
+    assert state.temperature == info.temperature
     assert np.isnan(info.explained)
     assert sorted(estimate.numbers[estimate.kept].tolist()) == list(range(1, estimate.kept.sum() + 1))
 
 
 def test_a_step_on_the_model_moves_the_options_means_where_settings_say_so(data, surveyed):
     plain, moved = (
-        reestimate(KEY, data, *surveyed, Memory(), Settings(max_options=O, model_step=each, refine=False))[0]
+        estimate_with(surveyed, data, State(), Settings(max_options=O, model_step=each, refine=False))[0]
         for each in (False, True)
     )
     assert_array_equal(plain.kept, moved.kept)
@@ -137,7 +135,7 @@ def test_a_step_on_the_model_moves_the_options_means_where_settings_say_so(data,
 
 def test_refinement_narrows_options_where_settings_say_so(data, surveyed):
     plain, refined = (
-        reestimate(KEY, data, *surveyed, Memory(), Settings(max_options=O, refine=each))[0] for each in (False, True)
+        estimate_with(surveyed, data, State(), Settings(max_options=O, refine=each))[0] for each in (False, True)
     )
     assert_array_equal(plain.kept, refined.kept)
     before, after = (np.linalg.slogdet(np.asarray(each.options.Sigma)[plain.kept])[1] for each in (plain, refined))
@@ -148,7 +146,7 @@ def test_refinement_narrows_options_where_settings_say_so(data, surveyed):
 def test_success_or_failure_is_not_refined(data, surveyed):
     binary = surveyed[0]._replace(binary=True), surveyed[1]._replace(binary=True)
     plain, refined = (
-        reestimate(KEY, data, *binary, Memory(), Settings(max_options=O, refine=each))[0] for each in (False, True)
+        estimate_with(binary, data, State(), Settings(max_options=O, refine=each))[0] for each in (False, True)
     )
     assert_array_equal(plain.options.Sigma, refined.options.Sigma)
 
@@ -158,7 +156,7 @@ def test_contexts_count_in_which_an_option_is_about_as_good_as_anywhere(data, su
     model = latent.show(data, surveyed[1]).model._replace(temperature=1e9)  # so that half the way down decides
     best, low = model.highest, float(model.process.mean)
     levels = (best, np.where(data.contexts[:, 0] > 0.0, low, best), best - 0.4 * (best - low), -np.inf)
-    good = algorithm.good_contexts(np.stack([np.full(ROWS, each) for each in levels]), data.mask, model)
+    good = good_contexts(np.stack([np.full(ROWS, each) for each in levels]), data.mask, model)
     assert_array_equal(good[0], data.mask)
     assert_array_equal(good[1], data.mask & (data.contexts[:, 0] <= 0.0))
     assert_array_equal(good[2], data.mask)
@@ -179,11 +177,47 @@ def test_an_option_does_not_fall_when_it_is_refined(data, surveyed, step, monkey
     )
     policies = step[0].options
     away = policies._replace(b=policies.b.at[0].add(30.0).at[1].add(1e-6))
-    monkeypatch.setattr(algorithm.refinement, "refine", lambda *_: away)
+    monkeypatch.setattr(refining.refinement, "refine", lambda *_: away)
     shown = latent.show(data, surveyed[1])
-    refined = algorithm.refine_options(data, policies, found, Memory(), surveyed[1], shown.model)
+    refined = refine_options(policies, data, found, surveyed[1], shown, State(), SETTINGS)
     assert_array_equal(refined.b[0], policies.b[0])
     assert_array_equal(refined.b[1], away.b[1])
+
+
+def test_the_model_is_asked_before_the_weights_and_says_what_pi_old_is_the_density_of(data):
+    """With a second parameter that changes nothing, pi_old is that of the first one; rollouts weigh by its inverse."""
+    returns = 1e-3 + np.exp(-3.0 * (np.abs(data.parameters[:, 0]) - 1.0) ** 2)
+    seen, asked = data._replace(returns=returns), []
+
+    def log_behaviour(P):
+        asked.append(P)
+        return np.where(returns > 0.5, 3.0, 0.0)
+
+    settings = Settings(max_options=O, flattening=1.0, temperature=1.0)
+    estimate, state, _ = reestimate(KEY, seen, np.ones(S + D), (), log_behaviour, State(), settings, {})
+    assert_array_equal(asked[0], combinations(state.landscape))
+    assert_allclose(np.abs(asked[0]), [[1.0], [0.0]], atol=0.05)
+    right = np.asarray(means(estimate.options, jnp.asarray([[5.0]])))[estimate.kept, 0, 0] > 0.0
+    assert sorted(right) == [False, True]
+    known, alike = (seen._replace(log_behaviour=each) for each in (log_behaviour(None), np.zeros(ROWS)))
+    share, plain = (np.asarray(compute_weights(each, None, settings).weights) for each in (known, alike))
+    for found, side in zip(estimate.mean_returns[estimate.kept], right, strict=True):
+        own = (data.parameters[:, 0] > 0.0) == side
+        assert_allclose(found, np.average(returns[own], weights=share[own]), rtol=0.05)
+        assert found < np.average(returns[own], weights=plain[own]) - 0.1
+    assert estimate.features is None
+
+
+def test_features_are_chosen_where_there_are_some_to_choose_from(data):
+    """An option that bends with the context needs its square."""
+    bend = data.parameters[:, 0] - 1.5 * data.contexts[:, 0] ** 2 + 1.5
+    seen = data._replace(returns=np.exp(-2.0 * bend**2 - 0.5 * data.parameters[:, 1] ** 2), initial=data.mask)
+    context = seen.contexts
+    candidates = (context, np.hstack([context, context**2]))
+    given = np.ones(S + D), candidates, lambda P: np.zeros(ROWS), State(), SETTINGS, {}
+    estimate, _, _ = reestimate(KEY, seen, *given)
+    assert estimate.features == 1
+    assert estimate.options.w.shape == (O, 2, D)
 
 
 # ---------------------------------------------------------------- when solutions are sought
@@ -206,15 +240,15 @@ def test_who_is_asked_for_solutions(monkeypatch, data, surveyed, step):
     for name in ("estimate_density", "nothing_known", "as_found", "find_solutions"):
         monkeypatch.setattr(latent, name, lambda *given, name=name: asked.append((name, given)) or answer)
     importance = compute_weights(data, None, SETTINGS)
-    memory = step[1]
+    state = step[1]
     absent = np.arange(O) == 1
-    calm = memory.found._replace(born=np.zeros(O, dtype=bool))
+    calm = state.found._replace(born=np.zeros(O, dtype=bool))
     for given, remembered, settings in (
-        (surveyed[1], memory, Settings(density="vb")),
-        (None, Memory(), SETTINGS),
-        (surveyed[1], Memory(), SETTINGS),
-        (surveyed[1], memory._replace(found=calm), SETTINGS),
-        (surveyed[1]._replace(rollouts=9), memory._replace(found=calm._replace(absent=absent)), SETTINGS),
+        (surveyed[1], state, Settings(density="vb")),
+        (None, State(), SETTINGS),
+        (surveyed[1], State(), SETTINGS),
+        (surveyed[1], state._replace(found=calm), SETTINGS),
+        (surveyed[1]._replace(rollouts=9), state._replace(found=calm._replace(absent=absent)), SETTINGS),
     ):
         shown = None if given is None else latent.show(data, given)
         find_options(KEY, data, given, shown, importance, remembered, settings)
@@ -224,8 +258,8 @@ def test_who_is_asked_for_solutions(monkeypatch, data, surveyed, step):
     assert first[4]  # the landscape is new
     assert first[6] is None
     assert later[4]
-    assert later[6].options is memory.options
-    assert later[6].kept is memory.kept
+    assert later[6].options is state.options
+    assert later[6].kept is state.kept
     assert later[6].absent is absent
 
 
@@ -238,7 +272,7 @@ def named(kept, born=None, before=None, new=True, following=4):
         nobody = np.zeros(O, dtype=bool)
         states = np.array(kept), np.array(born), nobody, nobody
         found = discovery.Found(*(None,) * 4, *states, np.zeros(0, dtype=int), 0.0, False, 0)
-    remembered = Memory(numbers=None if before is None else np.array(before), next_number=following)
+    remembered = State(numbers=None if before is None else np.array(before), next_number=following)
     return number_options(Latent(np.array(kept), np.zeros((O, 1)), found=found, new=new), remembered)
 
 
@@ -293,7 +327,7 @@ def test_exploration_follows_the_noise_up_to_a_limit(data, surveyed):
     V = found.view.V
     hyperparameters = approximated.process.hyperparameters
     belongs = np.tile(data.mask.astype(float), (O, 1))
-    for noise, wanted in ((0.1, 0.1 * algorithm.NOISE_SHARE), (100.0, algorithm.WIDEST)):
+    for noise, wanted in ((0.1, 0.1 * training.NOISE_SHARE), (100.0, training.WIDEST)):
         log_noise = hyperparameters.log_signal + jnp.log(noise)
         process = approximated.process._replace(hyperparameters=hyperparameters._replace(log_noise=log_noise))
         unknown = data._replace(initial=data.mask)  # of the policy's own there are none
@@ -333,15 +367,15 @@ def test_rollouts_against_the_bounds_are_counted(data):
 # ---------------------------------------------------------------- options and gates
 
 
-def train_with_few(data, memory, few, count):
+def train_with_few(data, state, few, count):
     """All options' policies, where one has so many heavy rollouts, and the other sixty light ones."""
-    found = latent.as_found(data, memory.found)
+    found = latent.as_found(data, state.found)
     (enough,) = np.setdiff1d(np.flatnonzero(found.kept), few)
     weighted = np.zeros((O, ROWS))
     weighted[enough, :60] = 1.0 / 60
     weighted[few, 60 : 60 + count] = 0.1
     found = found._replace(responsibilities=(weighted > 0.0).astype(float))
-    return train_options(data, found, weighted, memory, SETTINGS), enough
+    return train_options(data, found, weighted, state, SETTINGS), enough
 
 
 FEW = int(LEAST_EFFECTIVE) - 1
@@ -351,12 +385,12 @@ FEW = int(LEAST_EFFECTIVE) - 1
 @pytest.mark.parametrize("remembered", [True, False], ids=["later", "at first"])
 def test_a_new_option_with_hardly_any_rollouts_is_as_the_mixture_has_it(data, step, count, remembered):
     """One with enough is trained, one with a few heavy ones is not, nor one with none."""
-    memory = step[1]
-    few = np.flatnonzero(memory.kept)[1]
-    assert memory.found.born[few]
-    own = discovery.component_policies(memory.found, O)
-    memory = memory if remembered else memory._replace(options=None)
-    policies, enough = train_with_few(data, memory, few, count)
+    state = step[1]
+    few = np.flatnonzero(state.kept)[1]
+    assert state.found.born[few]
+    own = discovery.component_policies(state.found, O)
+    state = state if remembered else state._replace(options=None)
+    policies, enough = train_with_few(data, state, few, count)
     assert_array_equal(policies.b[few], own.b[few])
     assert_array_equal(policies.Sigma[few], own.Sigma[few])
     assert np.any(policies.b[enough] != own.b[enough])
@@ -369,13 +403,13 @@ def test_an_old_option_with_hardly_any_rollouts_stays_as_it_is(data, step, count
     kept = np.flatnonzero(step[1].kept)
     shifted = step[1].options._replace(b=step[1].options.b + 0.5, w=step[1].options.w - 0.1)
     for old in kept:
-        memory = step[1]._replace(found=step[1].found._replace(born=step[1].kept & (np.arange(O) != old)))
-        policies, enough = train_with_few(data, memory._replace(options=shifted), old, count)
+        state = step[1]._replace(found=step[1].found._replace(born=step[1].kept & (np.arange(O) != old)))
+        policies, enough = train_with_few(data, state._replace(options=shifted), old, count)
         for part, wanted in zip(policies[:3], shifted[:3], strict=True):
             assert_array_equal(part[old], wanted[old])
         assert np.any(policies.b[enough] != shifted.b[enough])
         # With enough rollouts it is trained like any other.
-        policies, _ = train_with_few(data, memory._replace(options=shifted), old, 2 * int(LEAST_EFFECTIVE))
+        policies, _ = train_with_few(data, state._replace(options=shifted), old, 2 * int(LEAST_EFFECTIVE))
         assert np.any(policies.b[old] != shifted.b[old])
 
 
@@ -386,10 +420,10 @@ def test_options_without_rollouts_of_weight_move_on_the_model_in_all_contexts(mo
         seen.append(np.asarray(weights))
         return options
 
-    monkeypatch.setattr(algorithm.model_step, "improve", improve)
+    monkeypatch.setattr(training.model_step, "improve", improve)
     weighted = np.zeros((O, ROWS))
     weighted[0, :7] = 0.2
-    algorithm.improve_options(KEY, data, step[0].options, step[0].kept, weighted, surveyed[0])
+    improve_options(KEY, step[0].options, data, Latent(step[0].kept, weighted), weighted, surveyed[0], SETTINGS)
     assert_array_equal(seen[0][0], weighted[0])
     assert_allclose(seen[0][1:], np.tile(data.mask / COUNT, (2, 1)))
 

@@ -13,15 +13,37 @@ from sklearn.mixture import GaussianMixture
 from hpsde.errors import UnknownNameError
 from hpsde.mixture import em as mixture_em
 from hpsde.mixture import estimation as density
-from hpsde.mixture.estimation import DENSITY_METHODS, Mixture, Prior
-from hpsde.mixture.posterior import inverse_and_log_determinant, log_determinant, natural_parameters
+from hpsde.mixture.estimation import DENSITY_METHODS, Mixture, MixturePrior
+from hpsde.mixture.posterior import (
+    inverse_and_log_determinant,
+    log_determinant,
+    natural_parameters,
+    sufficient_statistics,
+)
 from hpsde.mixture.search import CHUNK, collect, make_points
 from hpsde.mixture.start import pick, seed_responsibilities, start_sizes
 
 ROWS, OPTIONS = 384, 8  # one shape for most fits, so that they are compiled once
-m_step, e_step, lower_bound = map(jax.jit, (density.m_step, density.e_step, density.lower_bound))
+e_step = jax.jit(density.e_step)
 default_prior = jax.jit(density.default_prior, static_argnames="max_components")
 log_responsibilities, log_density = map(jax.jit, (density.log_responsibilities, density.log_density))
+
+
+@jax.jit
+def m_step(x, weights, responsibilities, prior):
+    """The posterior given the responsibilities [N, O] of the weighted points, computed about h_0 as by `fit`."""
+    statistics = (responsibilities * weights[:, None]).T @ sufficient_statistics(x - prior.h_0[None]).T
+    shifted = density.posterior(statistics, prior._replace(h_0=jnp.zeros_like(prior.h_0)))
+    return shifted._replace(h=shifted.h + prior.h_0[None])
+
+
+@jax.jit
+def lower_bound(mixture, prior, weights, log_eta):
+    """Lower bound on the log evidence of the weighted data, with all its terms, for the m_step of exp(log_eta)."""
+    eta = jnp.exp(log_eta)
+    entropy = -weights @ jnp.sum(jnp.where(eta > 0, eta * log_eta, 0.0), axis=1)
+    parts = density.option_bounds(mixture, log_determinant(mixture.K_inverse), prior)
+    return jnp.sum(parts) + density.constant(prior, parts.shape[0], weights.sum()) + entropy
 
 
 def two_lines(seed, n=300, total=120.0):
@@ -73,7 +95,7 @@ def random_problem(seed, n=40, Z=3, O=4):
     x = 5 + random.normal(size=(n, Z)) * [1, 10, 0.1][:Z]
     eta = random.dirichlet(np.ones(O), size=n)
     scale = random.normal(size=(Z, Z + 2)) * np.array([1, 10, 0.1])[:Z, None]
-    prior = Prior(*map(jnp.asarray, (0.7, 0.4, Z + 1.3, x.mean(axis=0) + 0.3, scale @ scale.T)))
+    prior = MixturePrior(*map(jnp.asarray, (0.7, 0.4, Z + 1.3, x.mean(axis=0) + 0.3, scale @ scale.T)))
     return jnp.asarray(x), jnp.asarray(random.exponential(size=n)), jnp.asarray(eta), prior
 
 

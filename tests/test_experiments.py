@@ -13,7 +13,7 @@ import handmade
 from hpsde import FileFormatError, InputError, UnknownNameError
 from hpsde.cli import main
 from hpsde.experiments import benchmark, claims, figures, measures, plan, report, rows, runner
-from hpsde.experiments.plan import Claim, Experiment, Run, Variant
+from hpsde.experiments.plan import Claim, Experiment, PlannedRun, Variant
 from hpsde.experiments.rows import DONE, FAILED
 from hpsde.experiments.statistics import FAILS, HOLDS, UNDECIDED
 from hpsde.learners.creps import CREPS
@@ -45,7 +45,7 @@ SMALL = Experiment(
 RETURNS = {"good": 0.99, "bad": 0.95}
 
 
-def made_up(run: Run, example: Path | None = None, offset: float = 0.0) -> list[rows.Row]:
+def made_up(run: PlannedRun, example: Path | None = None, offset: float = 0.0) -> list[rows.Row]:
     """Rows of a run that nothing was learned in: `good` settles at 700 rollouts, `bad` at 800."""
     settles = {"good": 1, "bad": 2}.get(run.variant.name, 0)
     end = RETURNS.get(run.variant.name, 0.9) + 1e-4 * run.seed + offset
@@ -75,7 +75,7 @@ def made_up(run: Run, example: Path | None = None, offset: float = 0.0) -> list[
     ]
 
 
-def on_task(run: Run, example: Path | None = None) -> list[rows.Row]:
+def on_task(run: PlannedRun, example: Path | None = None) -> list[rows.Row]:
     """Rows of a run on the puddle or the arm: HPSDE has three solutions and few collisions, the others have one."""
     ours = run.variant.name == plan.DEFAULT
     noise = 1e-3 * run.seed
@@ -92,12 +92,12 @@ def on_task(run: Run, example: Path | None = None) -> list[rows.Row]:
     ]
 
 
-def failure(run: Run) -> list[rows.Row]:
+def failure(run: PlannedRun) -> list[rows.Row]:
     names = {"task": run.task, "variant": run.variant.name, "method": run.variant.method, "seed": run.seed}
     return [names | {"status": FAILED, "error": "E: no"}]
 
 
-def recorded(run: Run, example: Path | None = None) -> list[rows.Row]:
+def recorded(run: PlannedRun, example: Path | None = None) -> list[rows.Row]:
     """`made_up`, noting the run in a file; one seed fails and one kills its process, once each."""
     with open(os.environ["RECORD"], "a+", encoding="utf-8") as file:
         file.seek(0)
@@ -179,7 +179,7 @@ def quick(monkeypatch):
 
 
 def test_a_real_run_gives_a_row_per_iteration_and_keeps_its_example(tmp_path, quick):
-    run = Run("toy-double", GOOD, 100, rollouts=120)
+    run = PlannedRun("toy-double", GOOD, 100, rollouts=120)
     found = runner.execute(run, tmp_path / run.name)
     assert [row["rollouts"] for row in found] == [69, *range(75, 120, 6), 120]  # a twentieth of 120 at a time
     assert all(row["status"] == DONE and np.isfinite(row["greedy_mean_return"]) for row in found)
@@ -194,10 +194,10 @@ def test_a_real_run_gives_a_row_per_iteration_and_keeps_its_example(tmp_path, qu
 
 
 def test_rows_may_be_farther_apart_than_iterations(quick):
-    found = runner.execute(Run("toy-double", GOOD, 100, rollouts=350, every=34))
+    found = runner.execute(PlannedRun("toy-double", GOOD, 100, rollouts=350, every=34))
     assert [row["rollouts"] for row in found] == [200, 234, 268, 302, 336, 350]  # of every 17
     assert [row["iteration"] for row in found] == [0, 2, 4, 6, 8, 9]
-    every = runner.execute(Run("toy-double", GOOD, 100, rollouts=350))
+    every = runner.execute(PlannedRun("toy-double", GOOD, 100, rollouts=350))
     assert [row["greedy_mean_return"] for row in every if row["rollouts"] in (200, 234, 268, 302, 336, 350)] == [
         row["greedy_mean_return"] for row in found
     ]
@@ -229,10 +229,10 @@ def test_what_a_run_raises_becomes_rows(monkeypatch, quick):
         raise ValueError("first line\nthe end")
 
     monkeypatch.setattr(runner, "measure", stop)
-    (row,) = runner.execute(Run("toy-double", GOOD, 100, rollouts=120))
+    (row,) = runner.execute(PlannedRun("toy-double", GOOD, 100, rollouts=120))
     assert row["status"] == FAILED
     assert row["error"] == "the end"
-    (row,) = runner.execute(Run("toy-double", Variant("wrong", "creps", {"no_such": 1}), 100))
+    (row,) = runner.execute(PlannedRun("toy-double", Variant("wrong", "creps", {"no_such": 1}), 100))
     assert row["error"].startswith("hpsde.errors.UnknownNameError: unknown setting 'no_such'")
 
 
@@ -265,18 +265,18 @@ def test_runs_are_done_once_failures_and_deaths_are_rows_and_are_tried_again(tmp
 
 def test_a_folder_with_runs_of_other_settings_is_refused(tmp_path):
     runner.keep_settings(tmp_path, SMALL.runs(1))
-    runner.keep_settings(tmp_path, [Run("toy-curve", GOOD, 100, 120), *SMALL.runs(2)])
+    runner.keep_settings(tmp_path, [PlannedRun("toy-curve", GOOD, 100, 120), *SMALL.runs(2)])
     kept = read_json(tmp_path / runner.SETTINGS)
     assert kept["toy-double"]["bad"]["weight_sum"] == "one"
     assert kept["puddle"]["good"]["max_options"] == 20  # of all tasks of the paper
     with pytest.raises(InputError, match=r"good on toy-double with another kappa"):
         runner.keep_settings(
-            tmp_path, [Run("toy-double", Variant("good", "hpsde-reps-softmax", {"kappa": 2.0}), 1, 120)]
+            tmp_path, [PlannedRun("toy-double", Variant("good", "hpsde-reps-softmax", {"kappa": 2.0}), 1, 120)]
         )
 
 
 def test_a_worker_stays_with_its_group_until_others_need_help():
-    runs = [Run("toy-double", variant, seed) for variant in (GOOD, BAD) for seed in range(3)]
+    runs = [PlannedRun("toy-double", variant, seed) for variant in (GOOD, BAD) for seed in range(3)]
     queue = runner._Queue(runs)
     first, second = queue.next(None), queue.next(None)
     assert (first.variant, second.variant) == (GOOD, BAD)
@@ -393,7 +393,7 @@ def test_no_setting_of_hpsde_depends_on_the_task_beyond_what_the_task_gives():
     assert found.verdict == HOLDS
     assert found.differing[plan.DEFAULT] == ("features",)  # toy-curve's
     assert plan.PAPER_TASKS == ("toy-double", "toy-triple", "puddle", "reach")
-    runs = [Run(task, variant, 100) for task in plan.PAPER_TASKS for variant in plan.PUDDLE.variants]
+    runs = [PlannedRun(task, variant, 100) for task in plan.PAPER_TASKS for variant in plan.PUDDLE.variants]
     found = claims.judge_open_parameters(runner.settings_of(runs), plan.PUDDLE.own_variants)
     assert found.verdict == HOLDS
     assert found.differing[plan.DEFAULT] == ("batch", "features", "initial_rollouts", "max_options", "rollouts")
@@ -515,7 +515,9 @@ def test_every_experiment_has_a_page():
 
 
 def test_the_page_names_the_best_method_and_how_far_the_next_one_is():
-    found = [row for seed in range(8) for variant in (GOOD, BAD) for row in made_up(Run("toy-double", variant, seed))]
+    found = [
+        row for seed in range(8) for variant in (GOOD, BAD) for row in made_up(PlannedRun("toy-double", variant, seed))
+    ]
     told = report.best_text(SMALL, rows.runs_of(found), "toy-double")
     assert "that of `good`: +0.04 [+0.04, +0.04] above that of `bad`" in told
     assert told.endswith("(holds).")

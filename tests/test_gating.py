@@ -22,7 +22,7 @@ from hpsde.steps.gating import (
     MarginalGate,
     Optimism,
     SoftmaxGate,
-    draw_options,
+    choose_options,
     fit_marginal,
     fit_softmax,
     scores,
@@ -310,7 +310,7 @@ def test_options_that_are_not_kept_score_minus_infinity(kind):
         assert np.isfinite(values[KEPT]).all()
         for temperature in (0.5, 0.0):
             many = jnp.asarray(np.tile(values, 200))
-            chosen = np.asarray(draw_options(KEY, gate, many, temperature))
+            chosen = np.asarray(choose_options(KEY, gate, many, temperature))
             assert set(np.unique(chosen)) <= {0, 2}
 
 
@@ -337,15 +337,15 @@ def repeated(values):
 def test_the_gp_gate_draws_by_the_return_over_the_temperature():
     warp = Warp(np.array([-10.0, 30.0]), np.array([-1.0, 1.0]))  # R = 10 + 20 score
     gate, values, temperature = make_gp_gate(warp), np.array([0.3, -0.1, 0.25]), 7.0
-    chosen = np.asarray(draw_options(KEY, gate, repeated(values), temperature))
+    chosen = np.asarray(choose_options(KEY, gate, repeated(values), temperature))
     assert_frequencies(chosen, softmax((10.0 + 20.0 * values) / temperature))
-    assert_array_equal(chosen, draw_options(KEY, gate, repeated(values), temperature))
-    assert np.any(chosen != draw_options(jax.random.key(1), gate, repeated(values), temperature))
+    assert_array_equal(chosen, choose_options(KEY, gate, repeated(values), temperature))
+    assert np.any(chosen != choose_options(jax.random.key(1), gate, repeated(values), temperature))
 
 
 def test_at_temperature_zero_the_gp_gate_takes_the_best():
     values = np.random.default_rng(7).normal(size=(O, 50))
-    chosen = draw_options(KEY, make_gp_gate(), jnp.asarray(values), 0.0)
+    chosen = choose_options(KEY, make_gp_gate(), jnp.asarray(values), 0.0)
     assert_array_equal(chosen, values.argmax(axis=0))
 
 
@@ -355,7 +355,7 @@ def test_the_other_gates_draw_from_their_probabilities(temperature):
     softmax_gate = SoftmaxGate(jnp.log(probabilities)[:, None])
     marginal_gate = MarginalGate(jnp.log(probabilities), jnp.zeros((O, 1)), jnp.ones((O, 1, 1)))
     for gate in (softmax_gate, marginal_gate):
-        chosen = draw_options(KEY, gate, repeated(np.log(probabilities)), temperature)
+        chosen = choose_options(KEY, gate, repeated(np.log(probabilities)), temperature)
         assert_frequencies(np.asarray(chosen), probabilities)
 
 

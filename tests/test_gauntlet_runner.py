@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 
 from hpsde import FileFormatError
 from hpsde.experiments.gauntlet import figures, report, rows, runner, targets
-from hpsde.experiments.gauntlet.runner import Job
+from hpsde.experiments.gauntlet.runner import GauntletJob
 from hpsde.tasks.gauntlet import CELLS, Cell
 
 SCRIPT = Path(__file__).parent.parent / "benchmarks" / "gauntlet.py"
@@ -122,7 +122,7 @@ def test_an_error_is_a_row_that_counts_as_wrong(script, tmp_path, monkeypatch, c
 
 
 def test_workers_are_processes_and_errors_come_back():
-    jobs = [Job(TINY[0], seed, settings={"no_such_setting": 1}) for seed in (0, 1)]
+    jobs = [GauntletJob(TINY[0], seed, settings={"no_such_setting": 1}) for seed in (0, 1)]
     done = list(runner.run_all(jobs, workers=1))
     assert [each.job for each in done] == jobs
     assert all("no_such_setting" in each.row["error"] for each in done)
@@ -130,7 +130,7 @@ def test_workers_are_processes_and_errors_come_back():
 
 
 def test_a_worker_stays_with_its_cell():
-    waiting = [Job("a", 1), Job("b", 0), Job("b", 1), Job("c", 0)]
+    waiting = [GauntletJob("a", 1), GauntletJob("b", 0), GauntletJob("b", 1), GauntletJob("c", 0)]
     at_a, at_b, idle = (SimpleNamespace(cell=cell) for cell in ("a", "b", None))
     assert runner._next(waiting, at_b, [at_a, at_b]) == 1
     assert runner._next(waiting, idle, [at_a, at_b, idle]) == 3
@@ -169,7 +169,7 @@ def test_rows_survive_the_file(tmp_path):
 
 def test_settings_have_one_text_whatever_their_order():
     assert rows.settings_text({"b": 1, "a": None}) == rows.settings_text({"a": None, "b": 1}) == '{"a":null,"b":1}'
-    assert Job("x", 3, "m", {"b": 1}, 40).key == ("x", 3, "m", '{"b":1,"rollouts":40}')
+    assert GauntletJob("x", 3, "m", {"b": 1}, 40).key == ("x", 3, "m", '{"b":1,"rollouts":40}')
 
 
 # ---------------------------------------------------------------- targets and page

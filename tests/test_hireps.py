@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from scipy.special import log_softmax
+from scipy.special import log_softmax, logsumexp
 from scipy.stats import multivariate_normal
 
 import hpsde
@@ -45,14 +45,27 @@ def random_points(count, features=2, seed=1):
         yield np.concatenate([generator.uniform([1.0, 0.1], [8.0, 5.0]), generator.normal(0.0, 2.0, features)])
 
 
+def objective(problem, epsilon, kappa, eta, zeta, v):
+    """g(eta, zeta, v) as hireps_dual.py states it, and its gradient [2 + F]."""
+    delta = problem.returns - problem.features @ v
+    exponent = zeta * problem.log_responsibilities + delta
+    logs = problem.log_base + problem.log_responsibilities + exponent / eta
+    log_sum = logsumexp(logs)
+    p = np.exp(logs - log_sum)
+    value = eta * epsilon + zeta * kappa + eta * log_sum
+    d_eta = epsilon + log_sum - np.sum(p * exponent) / eta
+    d_zeta = kappa + np.sum(p * problem.log_responsibilities)
+    return float(value), np.concatenate([[d_eta, d_zeta], -p.sum(axis=0) @ problem.features])
+
+
 def test_gradient_of_the_dual_agrees_with_finite_differences():
     problem = hireps_dual.make_problem(*random_problem())
     for point in random_points(10):
-        _, gradient = hireps_dual.objective(problem, EPSILON, 0.4, point[0], point[1], point[2:])
+        _, gradient = objective(problem, EPSILON, 0.4, point[0], point[1], point[2:])
         numbers = []
         for direction in np.eye(len(point)):
             ends = [point + step * direction for step in (1e-5, -1e-5)]
-            high, low = (hireps_dual.objective(problem, EPSILON, 0.4, x[0], x[1], x[2:])[0] for x in ends)
+            high, low = (objective(problem, EPSILON, 0.4, x[0], x[1], x[2:])[0] for x in ends)
             numbers.append((high - low) / 2e-5)
         np.testing.assert_allclose(gradient, numbers, rtol=1e-6, atol=1e-7)
 
@@ -61,7 +74,7 @@ def test_dual_is_convex():
     problem = hireps_dual.make_problem(*random_problem())
 
     def g(x):
-        return hireps_dual.objective(problem, EPSILON, 0.4, x[0], x[1], x[2:])[0]
+        return objective(problem, EPSILON, 0.4, x[0], x[1], x[2:])[0]
 
     for one, other in itertools.combinations(random_points(12), 2):
         assert g(0.5 * (one + other)) <= 0.5 * (g(one) + g(other)) + 1e-9
@@ -93,7 +106,7 @@ def test_solution_is_scipys_minimum_of_the_dual():
     problem, solution = solved(random_problem(features=1))
 
     def g(x):
-        return hireps_dual.objective(problem, EPSILON, solution.kappa, x[0], x[1], x[2:])
+        return objective(problem, EPSILON, solution.kappa, x[0], x[1], x[2:])
 
     found = minimize(g, [5.0, 1.0, 0.0], jac=True, bounds=[(1e-3, None), (0.0, None), (None, None)])
     assert g(np.array([solution.eta, solution.zeta, *solution.v]))[0] == pytest.approx(found.fun, abs=1e-4)
@@ -224,7 +237,7 @@ def hand_made_state():
     Sigma = np.array([[[0.2]], [[0.3]], [[0.1]], [[9.0]]])
     theta = np.array([[0.5, 0.0], [-0.5, 0.3], [0.0, 0.0], [2.0, 2.0]])
     options = LinearGaussian(jnp.asarray(b), jnp.asarray(w), jnp.asarray(Sigma))
-    return hireps.State(options, np.array([True, True, True, False]), SoftmaxGate(jnp.asarray(theta)))
+    return hireps.HiREPSState(options, np.array([True, True, True, False]), SoftmaxGate(jnp.asarray(theta)))
 
 
 def test_responsibilities_are_those_of_the_old_policy():
@@ -255,7 +268,7 @@ def test_padding_changes_nothing():
     data, settings = two_ridge_data(), HiREPSSettings(max_options=4)
     rows = len(data.mask) + 70
     generator = np.random.default_rng(4)
-    longer = hireps.Data(*(_with_junk(part, rows, generator) for part in data[:-1]), np.arange(rows) < 100)
+    longer = hireps.HiREPSData(*(_with_junk(part, rows, generator) for part in data[:-1]), np.arange(rows) < 100)
     for made in (hireps.start, lambda d, s: hireps.update(hand_made_state(), d, s)[0]):
         one, other = made(data, settings), made(longer, settings)
         np.testing.assert_array_equal(one.kept, other.kept)

@@ -143,6 +143,17 @@ def test_rooms_are_those_of_the_table_and_few_modules_stand_outside():
     assert len([name for name in MODULES if "/" not in name]) <= FIRST_LEVEL
 
 
+def test_a_public_class_has_a_name_of_its_own():
+    """But for `Command`, which every command has."""
+    found: dict[str, str] = {}
+    for name in MODULES:
+        for node in statements(name, at_import=False):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and node.name != "Command":
+                assert node.name not in found, f"{node.name} is in {found[node.name]} and in {name}"
+                found[node.name] = name
+    assert len(found) > 100
+
+
 def test_imports_go_one_way():
     modules = {
         name: "hpsde." + name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in MODULES

@@ -225,7 +225,7 @@ def watched_counts(monkeypatch, data, importance, last=None, mass=(20.0, 30.0, 1
 
     def fit(key, x, counts, prior, *, warm, **more):
         seen.update(x=np.asarray(x), counts=np.asarray(counts), warm=warm)
-        info = density.FitInfo(*map(jnp.asarray, (0.0, True, 1, 1, np.zeros(2), np.ones(2))))
+        info = density.MixtureFitInfo(*map(jnp.asarray, (0.0, True, 1, 1, np.zeros(2), np.ones(2))))
         return mixture, info
 
     monkeypatch.setattr(density, "fit", fit)

@@ -145,7 +145,7 @@ def test_a_landscape_lasts_until_the_rollouts_it_was_found_from_have_grown_by_a_
         parameters = learner.ask(contexts).parameters
         learner.tell(contexts, parameters, small.two_ridges(contexts, parameters))
         learner.policy  # noqa: B018 - learns
-        found.append(learner._memory.landscape)
+        found.append(learner._state.landscape)
     assert [each.rollouts for each in found] == [128, 128, 160]
     assert found[0] is found[1]
     small.assert_sound(learner.policy)
@@ -362,8 +362,8 @@ def test_settings_come_as_a_whole_or_by_name():
 @pytest.mark.parametrize("temperature", [1.0, 4.0])
 def test_options_are_drawn_at_a_temperature_in_units_of_T(monkeypatch, temperature):
     learner, seen = small.make(exploration_temperature=temperature), []
-    draw = hpsde.learners.hpsde.draw_options
-    monkeypatch.setattr(hpsde.learners.hpsde, "draw_options", lambda *given: seen.append(given[3]) or draw(*given))
+    draw = hpsde.learners.hpsde.choose_options
+    monkeypatch.setattr(hpsde.learners.hpsde, "choose_options", lambda *given: seen.append(given[3]) or draw(*given))
     small.run(learner, rounds=(128, 32))
     assert seen == [temperature * learner.info.temperature]
 

@@ -17,7 +17,7 @@ from hpsde.experiments.peers.measures import answered, answered_share, at_stake,
 from hpsde.experiments.peers.methods import PEERS, compete
 from hpsde.experiments.peers.process import maxima_of_mean
 from hpsde.experiments.peers.rows import common_rows, evaluations, value
-from hpsde.experiments.peers.runner import Job, chosen_jobs, execute, lost
+from hpsde.experiments.peers.runner import PeerJob, chosen_jobs, execute, lost
 from hpsde.experiments.peers.search import distinct
 from hpsde.experiments.peers.tasks import (
     CONTEXT_TASKS,
@@ -267,7 +267,7 @@ class TestRows:
         assert figures.draw(rows, tmp_path / "images" / "peers.png").stat().st_size > 10_000
 
     def test_an_error_is_a_row_that_found_nothing(self, tmp_path):
-        row = execute(Job("no-such-task", 3, "nelder-mead", 50)).row
+        row = execute(PeerJob("no-such-task", 3, "nelder-mead", 50)).row
         assert "no-such-task" in row["error"]
         append_row(tmp_path / "rows.csv", row)
         assert [value(each) for each in read_rows(tmp_path / "rows.csv")] == [0.0]

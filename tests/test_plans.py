@@ -10,10 +10,12 @@ import pytest
 import hpsde
 import small
 import stored
-from hpsde.algorithm import Memory, number_options, with_slots
 from hpsde.cli import main
 from hpsde.steps.gaussian import LinearGaussian
 from hpsde.steps.latent import Latent
+from hpsde.steps.numbering import number_options
+from hpsde.steps.remembering import with_slots
+from hpsde.steps.state import State
 
 
 @pytest.fixture
@@ -146,29 +148,29 @@ def test_what_the_first_step_has_decided_is_not_changed(started, tmp_path):
         assert run.store.events() == []
 
 
-# The memory of the options
+# The state of the options
 
 
-def memory_of(numbers):
-    """A memory whose slots hold options of these names."""
+def state_of(numbers):
+    """A state whose slots hold options of these names."""
     numbers = np.array(numbers)
     count = len(numbers)
     options = LinearGaussian(jnp.zeros((count, 1)), jnp.zeros((count, 1, 1)), jnp.ones((count, 1, 1)))
-    return Memory(options=options, kept=numbers > 0, numbers=numbers, next_number=8, searched=100)
+    return State(options=options, kept=numbers > 0, numbers=numbers, next_number=8, searched=100)
 
 
 def test_with_fewer_slots_all_options_are_new():
-    memory = with_slots(memory_of([3, 0, 7, 5]), 2)
-    assert memory.found is None
-    assert memory.options is None
-    assert memory.searched == 0
+    state = with_slots(state_of([3, 0, 7, 5]), 2)
+    assert state.found is None
+    assert state.options is None
+    assert state.searched == 0
     kept = np.array([True, True])
     found = Latent(kept, np.ones((2, 4)), 0.0, False)
-    numbers, born, died = number_options(found, memory)
+    numbers, born, died = number_options(found, state)
     assert (numbers.tolist(), born, died) == ([8, 9], (8, 9), (3, 7, 5))
 
 
 def test_with_as_many_slots_nothing_changes():
-    memory = memory_of([3, 0, 7, 5])
-    assert with_slots(memory, 4) is memory
-    assert with_slots(Memory(), 6) == Memory()
+    state = state_of([3, 0, 7, 5])
+    assert with_slots(state, 4) is state
+    assert with_slots(State(), 6) == State()

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import gammaln
 
 from hpsde.mixture import conditional as pm
-from hpsde.mixture.conditional import Samples, Start
+from hpsde.mixture.conditional import MixtureStart, WeightedSamples
 
 K, F, N, B = 2, 2, 150, 6  # B components, then the background
 SLOPES = np.array([[[1.0, 0.0], [0.5, -0.5]], [[-1.0, 0.5], [0.5, 0.0]], [[0.0, -2.0], [-0.5, 1.0]]])  # [C, F, K]
@@ -24,7 +24,7 @@ def make_samples(n=N, seed=0, spread=0.1):
     y = np.einsum("nf,nfk->nk", phi, SLOPES[label]) + spread * rng.normal(size=(n, K))
     log_background = scipy.stats.multivariate_normal(np.zeros(K), 4.0 * np.eye(K)).logpdf(y)
     counts = rng.uniform(0.2, 1.5, n)
-    return Samples(*map(jnp.asarray, (y, phi, counts, log_background))), label
+    return WeightedSamples(*map(jnp.asarray, (y, phi, counts, log_background))), label
 
 
 def some_responsibilities(n=N, seed=1):
@@ -42,7 +42,7 @@ def start(samples, components=B, seed=0):
     points = np.concatenate([np.asarray(samples.y), np.asarray(samples.phi)[:, 1:]], axis=1)
     rng = np.random.default_rng(seed)
     labels = pm.spread_labels(rng, points, np.asarray(samples.counts), components)
-    return Start(labels, components, pm.nearest_neighbours(points))
+    return MixtureStart(labels, components, pm.nearest_neighbours(points))
 
 
 # ---------------------------------------------------------------- the bound
@@ -152,7 +152,7 @@ def test_one_long_strip_over_the_contexts_is_one_component():
     phi = np.stack([np.ones(N), rng.normal(size=N)], axis=1)
     y = phi @ np.array([[0.0, 1.0], [10.0, -5.0]]) + 0.1 * rng.normal(size=(N, K))
     log_background = scipy.stats.norm(0.0, 10.0).logpdf(y).sum(axis=1)
-    samples = Samples(*map(jnp.asarray, (y, phi, np.ones(N), log_background)))
+    samples = WeightedSamples(*map(jnp.asarray, (y, phi, np.ones(N), log_background)))
     found = pm.fit(samples, start(samples), 0.03)
     assert int(np.sum(found.posterior.active)) == 1
 
@@ -190,7 +190,7 @@ def test_a_sample_twice_is_one_of_twice_the_count():
     samples, _ = make_samples()
     r, active = some_responsibilities()
     doubled = samples._replace(counts=2.0 * samples.counts)
-    twice = Samples(*(jnp.concatenate([part, part]) for part in samples))
+    twice = WeightedSamples(*(jnp.concatenate([part, part]) for part in samples))
     one, bound, posterior = climbed(doubled, r, active)
     other, bound_twice, posterior_twice = climbed(twice, jnp.concatenate([r, r], axis=1), active)
     assert_allclose(other[:, :N], one, atol=1e-9)
@@ -205,7 +205,7 @@ def test_a_count_of_zero_is_absence():
     gone = np.arange(N) % 4 == 0
     absent = samples._replace(counts=jnp.where(gone, 0.0, samples.counts), y=jnp.where(gone[:, None], 50.0, samples.y))
     one, bound, posterior = climbed(absent, r, active)
-    fewer = Samples(*(part[~gone] for part in samples))
+    fewer = WeightedSamples(*(part[~gone] for part in samples))
     other, bound_fewer, posterior_fewer = climbed(fewer, r[:, ~gone], active)
     assert_allclose(one[:, ~gone], other, atol=1e-9)
     assert_allclose(bound, bound_fewer, rtol=1e-10)
@@ -217,7 +217,7 @@ def test_the_order_of_samples_and_components_does_not_matter():
     samples, _ = make_samples()
     r, active = some_responsibilities()
     rows, parts = np.random.default_rng(0).permutation(N), np.array([2, 5, 0, 3, 1, 4])
-    shuffled = Samples(*(part[rows] for part in samples))
+    shuffled = WeightedSamples(*(part[rows] for part in samples))
     one, bound, _ = climbed(samples, r, active)
     other, bound_shuffled, _ = climbed(shuffled, r[jnp.asarray([*parts, B])][:, rows], active[parts])
     assert_allclose(other, one[[*parts, B]][:, rows], atol=1e-8)
@@ -271,7 +271,7 @@ def test_fewer_places_than_seeds_leave_components_empty():
     points = np.repeat([[0.0], [1.0]], 5, axis=0)
     labels = pm.spread_labels(np.random.default_rng(0), points, np.ones(10), 6)
     assert len(set(labels)) == 2
-    r, active = pm._begin(Start(labels, 6, pm.nearest_neighbours(points, 3)))
+    r, active = pm._begin(MixtureStart(labels, 6, pm.nearest_neighbours(points, 3)))
     assert int(np.sum(active)) == 2
     assert_array_equal(np.asarray(r)[:-1][~np.asarray(active)], 0.0)
     assert_allclose(np.sum(r, axis=0), 1.0)
@@ -295,7 +295,7 @@ def test_pieces_of_two_lines_in_different_contexts_are_not_joined_to_one_across_
     y = np.where(s < 0.0, -1.0 - 1.0 * s, 4.0 - 1.0 * s) + 0.1 * rng.normal(size=240)
     phi = np.stack([np.ones(240), s], axis=1)
     log_background = scipy.stats.norm(0.0, 3.0).logpdf(y)
-    samples = Samples(*map(jnp.asarray, (y[:, None], phi, np.ones(240), log_background)))
+    samples = WeightedSamples(*map(jnp.asarray, (y[:, None], phi, np.ones(240), log_background)))
     for seed in range(5):
         fitted = pm.fit(samples, start(samples, components=24, seed=seed), least=0.03)
         kept = np.asarray(fitted.posterior.active)

@@ -299,7 +299,7 @@ def test_where_the_model_explains_nothing_there_are_none():
     contexts, parameters, returns = first_rollouts()
     learner.tell(contexts, parameters, np.random.default_rng(4).normal(size=len(returns)))
     assert learner.policy is not None
-    assert learner._memory.landscape is None
+    assert learner._state.landscape is None
     assert len(sent_by(learner, times=3)) == 0
 
 
@@ -477,9 +477,9 @@ def with_guess(**changes):
     """A learner that knows of no hole, and whose one option is a guess, too."""
     learner = make(**changes)
     assert learner.policy is not None
-    found = learner._memory.found
+    found = learner._state.found
     (component,) = np.flatnonzero(found.slots >= 0)[:1]
-    learner._memory = learner._memory._replace(found=found._replace(guesses=np.array([component])))
+    learner._state = learner._state._replace(found=found._replace(guesses=np.array([component])))
     return learner
 
 
@@ -489,7 +489,7 @@ def test_a_guess_is_tried_a_few_times_as_its_component_says(monkeypatch):
     sent = [(each.parameters, each.option == INITIAL) for each in proposals(learner)]
     assert {int(scouts.sum()) for _, scouts in sent} == {scouting.TRIES}
     tried = np.concatenate([parameters[scouts] for parameters, scouts in sent])
-    policies = discovery.guessed_policies(learner._memory.found)
+    policies = discovery.guessed_policies(learner._state.found)
     standard = learner._frame.units.parameters(tried)
     (first,) = np.sqrt(np.asarray(policies.Sigma)[:, 0, 0])
     assert np.all(np.abs(standard[:, 0] - np.asarray(policies.b)[0, 0]) < 5.0 * first + 2.0 * np.abs(policies.w).max())

@@ -162,8 +162,8 @@ def test_landscape_axes_and_temperature_are_remembered_to_the_bit(tmp_path):
     """With turned axes the next estimate starts from all of them."""
     learner, other = (small.make(seed=7, gp_axes="turned") for _ in range(2))
     small.run(learner, rounds=(128,)).policy  # noqa: B018 - learns
-    assert learner._memory.landscape.view.V.shape[0] == 1
-    assert learner._memory.surface.axes.shape == (2, 2)
+    assert learner._state.landscape.view.V.shape[0] == 1
+    assert learner._state.surface.axes.shape == (2, 2)
     save_state(learner, tmp_path / "learner.npz", "this run")
     load_state(other, tmp_path / "learner.npz", "this run")
     other.rollouts = deepcopy(learner.rollouts)
@@ -172,7 +172,7 @@ def test_landscape_axes_and_temperature_are_remembered_to_the_bit(tmp_path):
         small.run(each, rounds=(32,))
     small.assert_same_bits(other.policy, learner.policy)
     assert other.info == learner.info
-    assert other._memory.temperature == learner._memory.temperature == learner.info.temperature
+    assert other._state.temperature == learner._state.temperature == learner.info.temperature
 
 
 def test_the_state_leaves_out_what_follows_from_the_rest(learner, saved):
@@ -246,7 +246,7 @@ def test_headers_of_another_kind_are_refused(change, path, saved):
     refused(path)
 
 
-@pytest.mark.parametrize("name", ["info", "proposals", "_history", "_memory", "_policy_rollouts"])
+@pytest.mark.parametrize("name", ["info", "proposals", "_history", "_state", "_policy_rollouts"])
 @pytest.mark.parametrize("value", [None, "text", [1], {"class": "Units", "fields": {}}, {"pairs": [[[], 1]]}])
 def test_states_of_the_wrong_kind_are_refused(name, value, path, saved):
     arrays = fields(saved)

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 
 from hpsde import InputError
 from hpsde.experiments import statistics
-from hpsde.experiments.statistics import FAILS, HOLDS, UNDECIDED, Estimate, estimate, interquartile_mean, judge, overall
+from hpsde.experiments.statistics import FAILS, HOLDS, UNDECIDED, Interval, estimate, interquartile_mean, judge, overall
 
 RNG = np.random.default_rng(0)
 
@@ -66,7 +66,7 @@ def test_the_same_values_give_the_same_interval_and_equal_ones_a_point():
     values = RNG.normal(size=20)
     assert estimate(values) == estimate(values)
     assert estimate(values) != estimate(values, seed=1)
-    assert estimate(np.full(20, 0.5)) == Estimate(0.5, 0.5, 0.5, 20)
+    assert estimate(np.full(20, 0.5)) == Interval(0.5, 0.5, 0.5, 20)
 
 
 @pytest.mark.parametrize("values", [[], [1.0, np.nan], [[1.0, 2.0]]])
@@ -89,7 +89,7 @@ def test_values_that_are_none_are_refused(values):
     ],
 )
 def test_verdicts_follow_from_where_the_interval_lies(low, high, higher, lower, alike):
-    difference = Estimate(0.5 * (low + high), low, high, 20)
+    difference = Interval(0.5 * (low + high), low, high, 20)
     assert judge(difference, +1) == higher
     assert judge(difference, -1) == lower
     assert judge(difference, 0, margin=0.5) == alike
@@ -102,7 +102,7 @@ def test_fewer_seeds_than_needed_could_be_chance():
     assert scipy.stats.binomtest(least - 1, least - 1).pvalue > 0.05
     assert scipy.stats.binomtest(least, least).pvalue < 0.05
     with pytest.raises(InputError, match="side must be"):
-        judge(Estimate(1.0, 0.5, 2.0, 20), 2)
+        judge(Interval(1.0, 0.5, 2.0, 20), 2)
 
 
 def test_a_claim_holds_only_if_every_comparison_does():

@@ -14,8 +14,8 @@ from scipy.linalg import solve_triangular
 from hpsde.base.padding import pad_rows, padded_size
 from hpsde.base.precision import double_precision
 from hpsde.mixture import estimation as density
-from hpsde.mixture.climb import Control, Result, from_mixture, from_responsibilities
-from hpsde.mixture.posterior import Mixture, Prior
+from hpsde.mixture.climb import ClimbControl, Result, from_mixture, from_responsibilities
+from hpsde.mixture.posterior import Mixture, MixturePrior
 from hpsde.mixture.search import CHUNK
 
 try:
@@ -260,7 +260,7 @@ class WeightedBayesianGaussianMixture(DensityMixin, BaseEstimator):
         """One result for each start."""
         rows = _rows(len(X))
         x, counts = jnp.asarray(pad_rows(X, rows)), jnp.asarray(pad_rows(weights, rows))
-        prior = Prior(
+        prior = MixturePrior(
             *(
                 jnp.asarray(value, float)
                 for value in (
@@ -273,9 +273,9 @@ class WeightedBayesianGaussianMixture(DensityMixin, BaseEstimator):
             )
         )
         if self.warm_start and hasattr(self, "converged_"):
-            control = Control(self.reg_covar, self.max_iter, self.tol)
+            control = ClimbControl(self.reg_covar, self.max_iter, self.tol)
             return [from_mixture(x, counts, prior, self._mixture(), self.lower_bound_, control)]
-        control = Control(self.reg_covar, self.max_iter + 1, self.tol)  # the start is one M-step
+        control = ClimbControl(self.reg_covar, self.max_iter + 1, self.tol)  # the start is one M-step
         random = check_random_state(self.random_state)
         results = []
         for _ in range(self.n_init):

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from hpsde.experiments import runner
-from hpsde.experiments.plan import DEFAULT, Run, Variant
+from hpsde.experiments.plan import DEFAULT, PlannedRun, Variant
 from hpsde.experiments.rows import Row
 from hpsde.methods import METHODS
 from hpsde.runs.files import replacing
@@ -47,7 +47,7 @@ class Benchmark:
     """What is run and judged.
 
     summarise: the rows of a run -> its line.
-    every: as in `plan.Run`.
+    every: as in `plan.PlannedRun`.
     """
 
     task: str
@@ -92,7 +92,7 @@ def main(benchmark: Benchmark, description: str, results: Path, arguments: Seque
     lines: list[Line] = []
     for seed in range(given.first_seed, given.first_seed + given.seeds):
         begin = time.perf_counter()
-        rows = runner.execute(Run(benchmark.task, variant, seed, every=benchmark.every))
+        rows = runner.execute(PlannedRun(benchmark.task, variant, seed, every=benchmark.every))
         if rows[-1]["status"] != runner.DONE:
             sys.exit(f"seed {seed} failed: {rows[-1]['error']}")
         lines.append({"seed": seed} | dict(benchmark.summarise(rows)))

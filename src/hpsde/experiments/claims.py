@@ -10,7 +10,7 @@ import numpy as np
 
 from hpsde.experiments.plan import Claim, Experiment, Pair
 from hpsde.experiments.rows import Row, Runs, failures, runs_of, values
-from hpsde.experiments.statistics import FAILS, HOLDS, UNDECIDED, Estimate, estimate, judge, overall
+from hpsde.experiments.statistics import FAILS, HOLDS, UNDECIDED, Interval, estimate, judge, overall
 
 MARGIN_SHARE = 0.05
 """Returns count as equal within this share of the way from the initial policy's mean return to the best return."""
@@ -29,9 +29,9 @@ class Comparison:
     task: str
     pair: Pair
     quantity: str
-    first: Estimate | None
-    second: Estimate | None
-    difference: Estimate | None
+    first: Interval | None
+    second: Interval | None
+    difference: Interval | None
     failed: int
     margin: float | None
     verdict: str
@@ -39,7 +39,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedClaim:
     """A claim with its comparisons and its verdict."""
 
     claim: Claim
@@ -47,13 +47,13 @@ class Judged:
     verdict: str
 
 
-def judge_claims(experiment: Experiment, rows: Sequence[Row]) -> list[Judged]:
+def judge_claims(experiment: Experiment, rows: Sequence[Row]) -> list[JudgedClaim]:
     """All claims of the experiment that compare variants."""
     runs = runs_of(rows)
     return [_judge_claim(claim, experiment, runs) for claim in experiment.claims]
 
 
-def _judge_claim(claim: Claim, experiment: Experiment, runs: Runs) -> Judged:
+def _judge_claim(claim: Claim, experiment: Experiment, runs: Runs) -> JudgedClaim:
     comparisons = [
         compare(runs, experiment, claim, task, pair, quantity, quantity == claim.quantity and pair in claim.pairs)
         for task in experiment.tasks
@@ -61,7 +61,7 @@ def _judge_claim(claim: Claim, experiment: Experiment, runs: Runs) -> Judged:
         for quantity in (claim.quantity, *claim.reported_quantities)
     ]
     shown = tuple(each for each in comparisons if each.decides or each.difference is not None)
-    return Judged(claim, shown, overall(each.verdict for each in shown if each.decides))
+    return JudgedClaim(claim, shown, overall(each.verdict for each in shown if each.decides))
 
 
 def compare(
@@ -88,7 +88,7 @@ def compare(
     )
 
 
-def _estimate(by_seed: Mapping[int, float]) -> Estimate | None:
+def _estimate(by_seed: Mapping[int, float]) -> Interval | None:
     return estimate(np.array(list(by_seed.values()))) if by_seed else None
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hpsde import plots
-from hpsde.experiments.plan import Experiment, Run
+from hpsde.experiments.plan import Experiment, PlannedRun
 from hpsde.experiments.rows import Row, failed, runs_of
 from hpsde.experiments.runner import RUNS
 from hpsde.plots import routes as plot_routes
@@ -43,7 +43,7 @@ COUNTED = ("options", "gaps", "families")
 MAPS, ROUTES = "maps", "routes"
 
 
-def example_runs(experiment: Experiment) -> list[Run]:
+def example_runs(experiment: Experiment) -> list[PlannedRun]:
     """The runs that are drawn: of each task, the first by every variant that is drawn and learns it."""
     return [run for run in experiment.runs(seeds=1) if run.variant.name in experiment.drawn]
 

@@ -25,7 +25,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Run:
+class PlannedRun:
     """One run: a variant learns a task from one seed.
 
     rollouts: in all; None takes the task's own number.
@@ -110,7 +110,9 @@ class Experiment:
             return self.variants + self.ablations
         return tuple(variant for variant in self.variants if variant.name in self.extra_variants)
 
-    def runs(self, seeds: int | None = None, tasks: tuple[str, ...] = (), variants: tuple[str, ...] = ()) -> list[Run]:
+    def runs(
+        self, seeds: int | None = None, tasks: tuple[str, ...] = (), variants: tuple[str, ...] = ()
+    ) -> list[PlannedRun]:
         """All runs, or those of some tasks and variants; runs that compile the same functions lie side by side."""
         everything = self.tasks + self.extra_tasks
         _check_names("task", tasks, everything)
@@ -119,7 +121,7 @@ class Experiment:
         if count < 1:
             raise InputError(f"seeds must be at least 1; got {count}")
         return [
-            Run(task, variant, seed, self.rollouts, self.every)
+            PlannedRun(task, variant, seed, self.rollouts, self.every)
             for task in everything
             if not tasks or task in tasks
             for variant in self.variants_of(task)

@@ -17,7 +17,7 @@ from hpsde.experiments import statistics
 from hpsde.experiments.claims import (
     MARGIN_SHARE,
     Comparison,
-    Judged,
+    JudgedClaim,
     OpenParameters,
     compare,
     judge_claims,
@@ -28,7 +28,7 @@ from hpsde.experiments.figures import FIGURES, MAPS, ROUTES, picture_name, pictu
 from hpsde.experiments.plan import DEFAULT, FIRST_SEED, Claim, Experiment
 from hpsde.experiments.rows import Row, Runs, failed, failures, runs_of, values
 from hpsde.experiments.runner import SETTINGS, settings_of
-from hpsde.experiments.statistics import Estimate, estimate
+from hpsde.experiments.statistics import Interval, estimate
 from hpsde.runs.files import read_json, replacing
 from hpsde.tasks import make_task
 
@@ -123,7 +123,7 @@ def core_seconds(runs: Runs) -> float:
     )
 
 
-def claims_table(experiment: Experiment, judged: Sequence[Judged], open_parameters: OpenParameters) -> str:
+def claims_table(experiment: Experiment, judged: Sequence[JudgedClaim], open_parameters: OpenParameters) -> str:
     """One line for each claim: its verdict, and that on every task."""
     lines = []
     for each in judged:
@@ -136,7 +136,7 @@ def claims_table(experiment: Experiment, judged: Sequence[Judged], open_paramete
     return table(["claim", "what it says", "compared quantity", "verdict", *tasks], lines)
 
 
-def comparisons_table(judged: Judged) -> str:
+def comparisons_table(judged: JudgedClaim) -> str:
     """All comparisons of a claim, those that decide first; under a heading."""
     lines = []
     for c in sorted(judged.comparisons, key=lambda c: not c.decides):
@@ -303,7 +303,7 @@ def failures_text(runs: Runs) -> str:
     return f"{len(lost)} of {len(runs)} runs failed:\n\n{table(['task', 'method', 'seed', 'error'], lines)}"
 
 
-def _of(runs: Runs, task: str, variant: str, quantity: str) -> Estimate | None:
+def _of(runs: Runs, task: str, variant: str, quantity: str) -> Interval | None:
     found = values(runs, task, variant, quantity)
     usable = [value for value in found.values() if np.isfinite(value)]
     return estimate(np.array(usable)) if usable else None
@@ -332,7 +332,7 @@ def _solved(runs: Runs, task: str, variant: str) -> str:
     return f"{sum(found.values()):.0f} of {len(found) + failures(runs, task, variant)}"
 
 
-def _interval(of: Estimate | None, form: str = ".6g") -> str:
+def _interval(of: Interval | None, form: str = ".6g") -> str:
     """'0.9994 [0.9991, 0.9996]'."""
     if of is None:
         return NOTHING

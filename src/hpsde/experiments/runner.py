@@ -19,7 +19,7 @@ from loky import ProcessPoolExecutor
 from hpsde.base.progress import ProgressBar
 from hpsde.errors import InputError
 from hpsde.experiments.measures import option_measures
-from hpsde.experiments.plan import PAPER_TASKS, Run
+from hpsde.experiments.plan import PAPER_TASKS, PlannedRun
 from hpsde.experiments.rows import DONE, FAILED, Row, failed, read_rows, write_rows
 from hpsde.learners.ask_tell import Learner
 from hpsde.learning import batch_size, budget, iterate, measure
@@ -33,7 +33,7 @@ MOST_BYTES = "4e9"
 """A worker that has grown by more is replaced after its run. It should stay: what it has compiled goes with it."""
 
 
-def start_run(run: Run) -> tuple[Task, Learner, int]:
+def start_run(run: PlannedRun) -> tuple[Task, Learner, int]:
     """The task and the learner of a run, and how many rollouts it has in all."""
     task = make_task(run.task)
     first, total = budget(task_extras(task), None, run.rollouts)
@@ -41,7 +41,7 @@ def start_run(run: Run) -> tuple[Task, Learner, int]:
     return task, make_learner(run.variant.method, task, seed=run.seed, **(given | dict(run.variant.changes))), total
 
 
-def execute(run: Run, example: Path | None = None) -> list[Row]:
+def execute(run: PlannedRun, example: Path | None = None) -> list[Row]:
     """The rows of a run, one per iteration or as `run.every` says.
 
     What it raises becomes a row too: nothing is raised here.
@@ -79,7 +79,7 @@ def execute(run: Run, example: Path | None = None) -> list[Row]:
         return [*({**row, "status": FAILED} for row in rows), same | {"status": FAILED, "error": last}]
 
 
-def _gives_row(run: Run, further: int, last: bool) -> bool:
+def _gives_row(run: PlannedRun, further: int, last: bool) -> bool:
     return last or run.every is None or further % run.every == 0
 
 
@@ -98,7 +98,7 @@ def _keep_example(path: Path, learner: Learner) -> None:
     write_csv(path.with_suffix(".csv"), [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)])
 
 
-def settings_of(runs: Iterable[Run]) -> dict[str, dict[str, dict[str, Any]]]:
+def settings_of(runs: Iterable[PlannedRun]) -> dict[str, dict[str, dict[str, Any]]]:
     """Task -> variant -> every setting of its learner, and its numbers of rollouts."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for run in runs:
@@ -114,7 +114,7 @@ def settings_of(runs: Iterable[Run]) -> dict[str, dict[str, dict[str, Any]]]:
     return found
 
 
-def keep_settings(out: Path, runs: Sequence[Run]) -> None:
+def keep_settings(out: Path, runs: Sequence[PlannedRun]) -> None:
     """Write the settings of the runs beside them, and those that their variants have on all tasks of the paper.
 
     An error where `out` holds runs with other settings.
@@ -134,13 +134,15 @@ def keep_settings(out: Path, runs: Sequence[Run]) -> None:
     write_json(path, known)
 
 
-def finished_runs(out: Path, runs: Sequence[Run]) -> dict[str, list[Row]]:
+def finished_runs(out: Path, runs: Sequence[PlannedRun]) -> dict[str, list[Row]]:
     """The rows of the runs whose files are in `out`, by the name of the run."""
     files = {run.name: out / RUNS / f"{run.name}.rows.csv" for run in runs}
     return {name: read_rows(path) for name, path in files.items() if path.is_file()}
 
 
-def run_all(out: Path, runs: Sequence[Run], workers: int, bar: ProgressBar, examples: Sequence[str] = ()) -> list[Row]:
+def run_all(
+    out: Path, runs: Sequence[PlannedRun], workers: int, bar: ProgressBar, examples: Sequence[str] = ()
+) -> list[Row]:
     """Do what is not yet done of the runs, failed ones again; the rows of all of them.
 
     The runs named in `examples` also leave their policy and rollouts.
@@ -161,8 +163,8 @@ def run_all(out: Path, runs: Sequence[Run], workers: int, bar: ProgressBar, exam
 
 
 def _in_processes(
-    runs: Sequence[Run], workers: int, folder: Path, examples: Sequence[str]
-) -> Generator[tuple[Run, list[Row]], None, None]:
+    runs: Sequence[PlannedRun], workers: int, folder: Path, examples: Sequence[str]
+) -> Generator[tuple[PlannedRun, list[Row]], None, None]:
     """Every run with its rows, as they are finished."""
     queue, lanes = _Queue(runs), [_Lane() for _ in range(workers)]
     try:
@@ -185,24 +187,24 @@ def _in_processes(
 class _Queue:
     """The runs that wait, by task and variant: a worker stays with a group, whose functions it has compiled."""
 
-    def __init__(self, runs: Iterable[Run]):
-        self._groups: dict[tuple[str, str], deque[Run]] = {}
+    def __init__(self, runs: Iterable[PlannedRun]):
+        self._groups: dict[tuple[str, str], deque[PlannedRun]] = {}
         for run in runs:
             self._groups.setdefault(_group(run), deque()).append(run)
         self._fresh = deque(self._groups)
 
-    def next(self, group: tuple[str, str] | None) -> Run | None:
+    def next(self, group: tuple[str, str] | None) -> PlannedRun | None:
         """The next run for a worker that did `group` last: of the same, of one not begun, of the longest."""
         if group is None or not self._groups[group]:
             if self._fresh:
                 group = self._fresh.popleft()
             else:
                 group = max(self._groups, key=lambda name: len(self._groups[name]), default=None)
-        waiting = self._groups[group] if group is not None else deque[Run]()
+        waiting = self._groups[group] if group is not None else deque[PlannedRun]()
         return waiting.popleft() if waiting else None
 
 
-def _group(run: Run) -> tuple[str, str]:
+def _group(run: PlannedRun) -> tuple[str, str]:
     return run.task, run.variant.name
 
 
@@ -212,10 +214,10 @@ class _Lane:
     def __init__(self) -> None:
         self.group: tuple[str, str] | None = None
         self.future: Future[list[Row]] | None = None
-        self._run: Run | None = None
+        self._run: PlannedRun | None = None
         self._pool: ProcessPoolExecutor | None = None
 
-    def start(self, run: Run, example: Path | None) -> None:
+    def start(self, run: PlannedRun, example: Path | None) -> None:
         """Hand the run to the worker."""
         if self._pool is None:
             # Ctrl-C reaches all processes of a terminal, and is the parent's: blocked also while the new one starts.
@@ -231,7 +233,7 @@ class _Lane:
         self._run, self.group = run, _group(run)
         self.future = self._pool.submit(execute, run, example)
 
-    def finish(self) -> tuple[Run, list[Row]]:
+    def finish(self) -> tuple[PlannedRun, list[Row]]:
         """The run that is done and its rows."""
         run, future = self._run, self.future
         self._run = self.future = None

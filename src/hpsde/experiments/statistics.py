@@ -23,7 +23,7 @@ LEAST_SEEDS = 6
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
 
 
-class Estimate(NamedTuple):
+class Interval(NamedTuple):
     """A value with its interval, from so many seeds."""
 
     value: float
@@ -45,17 +45,17 @@ def interquartile_mean(values: np.ndarray) -> float:
     return float(np.sort(values) @ interquartile_weights(len(values)))
 
 
-def estimate(values: np.ndarray, seed: int = 0) -> Estimate:
+def estimate(values: np.ndarray, seed: int = 0) -> Interval:
     """Interquartile mean of values [n], one for each seed, with its 95 % percentile bootstrap interval."""
     values = _checked(values)
     generator = np.random.default_rng(seed)
     resampled = np.sort(values[generator.integers(len(values), size=(RESAMPLES, len(values)))], axis=1)
     means = resampled @ interquartile_weights(len(values))
     low, high = np.quantile(means, [0.5 - 0.5 * CONFIDENCE, 0.5 + 0.5 * CONFIDENCE])
-    return Estimate(interquartile_mean(values), float(low), float(high), len(values))
+    return Interval(interquartile_mean(values), float(low), float(high), len(values))
 
 
-def judge(difference: Estimate, side: int, margin: float = 0.0) -> str:
+def judge(difference: Interval, side: int, margin: float = 0.0) -> str:
     """Whether a difference lies on the claimed side: +1 above 0, -1 below 0, 0 within +-margin.
 
     holds:          the whole interval lies there;

@@ -29,7 +29,7 @@ from hpsde.policy.hierarchical import HierarchicalPolicy
 from hpsde.settings import check_type
 from hpsde.steps import gating, gaussian
 from hpsde.steps.features import FEATURE_NAMES, make_features, spread_points
-from hpsde.steps.gating import SoftmaxGate, draw_options
+from hpsde.steps.gating import SoftmaxGate, choose_options
 from hpsde.steps.gaussian import LinearGaussian
 from hpsde.steps.rollouts import fit_units
 
@@ -92,7 +92,7 @@ class HiREPSSettings:
                 raise InputError(f"{name} must be None or at least {low}; got {value}")
 
 
-class Data(NamedTuple):
+class HiREPSData(NamedTuple):
     """The rollouts of an update in standard units, padded to few sizes; rows outside `mask` are padding."""
 
     contexts: np.ndarray  # [N, S]
@@ -104,10 +104,10 @@ class Data(NamedTuple):
 
 def make_data(
     contexts: np.ndarray, parameters: np.ndarray, returns: np.ndarray, features: np.ndarray, expected: int = 0
-) -> Data:
+) -> HiREPSData:
     """Data of N rollouts in standard units; `expected` is how many there will be in the end."""
     rows = padded_size(len(returns), expected)
-    return Data(
+    return HiREPSData(
         contexts=pad_rows(contexts, rows),
         parameters=pad_rows(parameters, rows),
         returns=pad_rows(returns, rows),
@@ -116,7 +116,7 @@ def make_data(
     )
 
 
-class State(NamedTuple):
+class HiREPSState(NamedTuple):
     """The hierarchical policy in standard units: what one update hands to the next."""
 
     options: LinearGaussian  # max_options of them
@@ -136,7 +136,7 @@ class UpdateInfo(NamedTuple):
     kappa: float
 
 
-def start(data: Data, settings: HiREPSSettings) -> State:
+def start(data: HiREPSData, settings: HiREPSSettings) -> HiREPSState:
     """Wide options spread over the rollouts, whatever their returns.
 
     Centres in the space of [s, xi] by farthest-point traversal and Lloyd's steps; rollouts belong to them by
@@ -160,7 +160,7 @@ def _squared_distances(centres: np.ndarray, points: np.ndarray) -> np.ndarray:
     return np.sum((centres[:, None, :] - points[None, :, :]) ** 2, axis=-1)
 
 
-def update(state: State, data: Data, settings: HiREPSSettings) -> tuple[State, UpdateInfo]:
+def update(state: HiREPSState, data: HiREPSData, settings: HiREPSSettings) -> tuple[HiREPSState, UpdateInfo]:
     """One update of the policy: E-step, dual, deletion of options, M-step."""
     log_old = log_responsibilities(state, data)
     uniform = np.zeros(int(data.mask.sum()))
@@ -185,7 +185,7 @@ def update(state: State, data: Data, settings: HiREPSSettings) -> tuple[State, U
     return fit_policy(data, weights, kept, settings), info
 
 
-def log_responsibilities(state: State, data: Data) -> np.ndarray:
+def log_responsibilities(state: HiREPSState, data: HiREPSData) -> np.ndarray:
     """log p~_io [O, N] of the options kept and the rollouts inside the mask."""
     arrays = (jnp.asarray(part) for part in (state.kept, data.features, data.parameters))
     log_joint = np.asarray(_log_joint(state.options, state.gate, *arrays))[np.ix_(state.kept, data.mask)]
@@ -213,13 +213,13 @@ def keep_options(shares: np.ndarray, kept: np.ndarray, settings: HiREPSSettings)
     return stays & kept
 
 
-def fit_policy(data: Data, weights: np.ndarray, kept: np.ndarray, settings: HiREPSSettings) -> State:
+def fit_policy(data: HiREPSData, weights: np.ndarray, kept: np.ndarray, settings: HiREPSSettings) -> HiREPSState:
     """The M-step: options and gate by maximum likelihood with weights p_io [O, N]."""
     features, parameters = jnp.asarray(data.features), jnp.asarray(data.parameters)
     options = _fit_options(
         features, parameters, jnp.asarray(weights), ridge=settings.ridge, variance_floor=settings.variance_floor
     )
-    return State(options, kept, gating.fit_softmax(features, jnp.asarray(weights), settings.gate_ridge))
+    return HiREPSState(options, kept, gating.fit_softmax(features, jnp.asarray(weights), settings.gate_ridge))
 
 
 @functools.partial(jax.jit, static_argnames=("ridge", "variance_floor"))
@@ -250,7 +250,7 @@ class HiREPS(Learner):
         key_option, key_noise = jax.random.split(key)
         log_gate = policy.gate_scores(rows)
         log_gate = log_gate - np.logaddexp.reduce(log_gate, axis=0)
-        option = draw_options(key_option, policy.gate, log_gate, 1.0)
+        option = choose_options(key_option, policy.gate, log_gate, 1.0)
         parameters = policy.sample_options(key_noise, rows, option)
         log_density = np.logaddexp.reduce(log_gate + policy.log_option_densities(rows, parameters), axis=0)
         return Proposal(parameters, option, log_density)
@@ -287,5 +287,5 @@ class HiREPS(Learner):
         )
 
 
-def _state_of(policy: HierarchicalPolicy) -> State:
-    return State(policy.standard_options, policy.kept, cast(SoftmaxGate, policy.gate))
+def _state_of(policy: HierarchicalPolicy) -> HiREPSState:
+    return HiREPSState(policy.standard_options, policy.kept, cast(SoftmaxGate, policy.gate))

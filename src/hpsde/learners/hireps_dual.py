@@ -35,7 +35,7 @@ LARGEST_POWER = 100.0  # of zeta / eta, where no weights can keep the bound on t
 OVERLAP_BUDGET = 0.5  # how much of epsilon the bound on the overlap may spend
 
 
-class Problem(NamedTuple):
+class DualProblem(NamedTuple):
     """Rollouts of positive base weight, as the dual sees them; log q is normalised and phi_hat is 0."""
 
     returns: np.ndarray  # [N] the highest is 0
@@ -44,7 +44,7 @@ class Problem(NamedTuple):
     log_responsibilities: np.ndarray  # [O, N] log p~
 
 
-class Solution(NamedTuple):
+class DualSolution(NamedTuple):
     """The weights log p_io [O, N], the multipliers, and what the bounds came to."""
 
     log_weights: np.ndarray
@@ -68,7 +68,7 @@ class _Tilt(NamedTuple):
 
 def make_problem(
     returns: np.ndarray, features: np.ndarray, log_base: np.ndarray, log_responsibilities: np.ndarray
-) -> Problem:
+) -> DualProblem:
     """The problem in the dual's own units; all rows must have a base weight above zero."""
     base = np.exp(log_base - logsumexp(log_base))
     centred = features - base @ features
@@ -77,35 +77,16 @@ def make_problem(
     standard = np.where(usable, centred / np.where(usable, deviation, 1.0), 0.0)
     below = returns - returns.max()
     below = np.where(np.abs(below) > ROUNDING * np.max(np.abs(returns)), below, 0.0)
-    return Problem(below, standard, np.log(base), log_responsibilities)
+    return DualProblem(below, standard, np.log(base), log_responsibilities)
 
 
-def objective(
-    problem: Problem, epsilon: float, kappa: float, eta: float, zeta: float, v: np.ndarray
-) -> tuple[float, np.ndarray]:
-    """g(eta, zeta, v) and its gradient [2 + F].
-
-    dg/deta = epsilon + log(.) - sum p_io (zeta log p~_io + delta_i) / eta, delta_i = R_i - v^T phi_i,
-    dg/dzeta = kappa + sum p_io log p~_io,   dg/dv = phi_hat - sum p_io phi_i.
-    """
-    delta = problem.returns - problem.features @ v
-    exponent = zeta * problem.log_responsibilities + delta
-    logs = problem.log_base + problem.log_responsibilities + exponent / eta
-    log_sum = logsumexp(logs)
-    p = np.exp(logs - log_sum)
-    value = eta * epsilon + zeta * kappa + eta * log_sum
-    d_eta = epsilon + log_sum - np.sum(p * exponent) / eta
-    d_zeta = kappa + np.sum(p * problem.log_responsibilities)
-    return float(value), np.concatenate([[d_eta, d_zeta], -p.sum(axis=0) @ problem.features])
-
-
-def overlap(problem: Problem) -> float:
+def overlap(problem: DualProblem) -> float:
     """H_q = -sum_io q_i p~_io log p~_io: the overlap of the old options."""
     logs = problem.log_responsibilities
     return float(-np.sum(np.exp(problem.log_base + logs) * logs))
 
 
-def solve(problem: Problem, *, epsilon: float, kappa: float) -> Solution:
+def solve(problem: DualProblem, *, epsilon: float, kappa: float) -> DualSolution:
     """The minimum of g. The divergence falls as eta grows: eta is its root, with zeta / eta and v / eta inside.
 
     Where the overlap cannot come down to kappa within half of epsilon, kappa is raised to what it can come down to:
@@ -131,7 +112,7 @@ def solve(problem: Problem, *, epsilon: float, kappa: float) -> Solution:
     if log_eta > COLDEST:
         log_eta, tilt = _halve(at, log_eta, log_eta - 1.0, epsilon, tilt)
     eta = float(spread * np.exp(log_eta))
-    return Solution(tilt.log_weights, eta, eta * tilt.power, eta * tilt.u, tilt.divergence, tilt.overlap, kappa)
+    return DualSolution(tilt.log_weights, eta, eta * tilt.power, eta * tilt.u, tilt.divergence, tilt.overlap, kappa)
 
 
 def _halve(
@@ -148,7 +129,7 @@ def _halve(
     return inside, tilt
 
 
-def _tilt(problem: Problem, beta: float, kappa: float, start: _Tilt | None) -> _Tilt:
+def _tilt(problem: DualProblem, beta: float, kappa: float, start: _Tilt | None) -> _Tilt:
     """Weights at 1 / eta = beta that keep the overlap and the features, by Newton's steps on the convex
 
     L(lambda, u) = log sum_io q_i p~_io^(1 + lambda) exp(beta R_i - u^T phi_i) + lambda kappa + ridge / 2 |u|^2
@@ -194,7 +175,7 @@ def _direction(power: float, gradient: np.ndarray, curvature: np.ndarray) -> np.
     return full
 
 
-def _expand(problem: Problem, beta: float, kappa: float, x: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+def _expand(problem: DualProblem, beta: float, kappa: float, x: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
     """L, its gradient and its curvature: moments of the statistics (log p~, -phi) under the weights."""
     logs, phi = problem.log_responsibilities, problem.features
     # By hand, not by logsumexp: this is where the time goes.

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hpsde import gp
-from hpsde.algorithm import Memory, StepInfo, combinations, judged, reestimate, share_outside, with_slots
+from hpsde.algorithm import reestimate
 from hpsde.base.padding import pad_rows, padded_size
 from hpsde.base.precision import double_precision
 from hpsde.base.shapes import Array
@@ -22,11 +22,13 @@ from hpsde.steps import discovery, gaussian, latent, level, scouting, stopping
 from hpsde.steps.behaviours import History
 from hpsde.steps.climbing import Seen
 from hpsde.steps.features import FEATURE_NAMES, FeatureMap, make_features
-from hpsde.steps.gating import GPGate, Optimism, draw_options, returns_in_use
+from hpsde.steps.gating import GPGate, Optimism, choose_options, returns_in_use
 from hpsde.steps.initial import EstimatedDensity, kernel_log_density
+from hpsde.steps.judging import StepInfo, judged, share_outside
 from hpsde.steps.landscape import Landscape
-from hpsde.steps.return_model import approximate_return, survey
+from hpsde.steps.remembering import with_slots
 from hpsde.steps.rollouts import GIVEN, INITIAL, Data, Units, fit_units
+from hpsde.steps.state import State
 
 FEWEST_HILLS = 8  # that one of is climbed by chance, where a single rollout is asked for
 
@@ -58,7 +60,7 @@ class HPSDE(Learner):
     `HPSDE(1, 1, initial=..., update="rwr")`. docs/ask_tell.md shows it at work.
     """
 
-    STATE: ClassVar[tuple[str, ...]] = (*Learner.STATE, "_history", "_frame", "_memory")
+    STATE: ClassVar[tuple[str, ...]] = (*Learner.STATE, "_history", "_frame", "_state")
     FIXED: ClassVar[tuple[str, ...]] = (*Learner.FIXED, "trend", "whitening")
 
     settings: Settings
@@ -66,7 +68,7 @@ class HPSDE(Learner):
     def _begin(self) -> None:
         self._history = History(self.expected_rollouts)
         self._frame: Frame | None = None
-        self._memory = Memory()
+        self._state = State()
         self._looks: dict[bytes, Seen] = {}  # what climbs have computed: a cache
         self._conditioned: tuple[int, gp.GP] | None = None  # the landscape's process, and after how many updates
 
@@ -74,7 +76,7 @@ class HPSDE(Learner):
     def change_settings(self, changes: dict[str, Any]) -> None:
         """Options keep their numbers where there may be more of them than before."""
         super().change_settings(changes)
-        self._memory = with_slots(self._memory, self.settings.max_options)
+        self._state = with_slots(self._state, self.settings.max_options)
 
     def _draw(self, key: Array, rows: np.ndarray, policy: HierarchicalPolicy) -> Proposal:
         key_option, key_noise, key_scouts = jax.random.split(key, 3)
@@ -82,7 +84,7 @@ class HPSDE(Learner):
         optimism = Optimism(self.settings.kappa, self.settings.deviation == "return")
         values = policy.gate_scores(rows, optimism)
         temperature = self.settings.exploration_temperature * self.info.temperature
-        option = np.array(draw_options(key_option, policy.gate, values, temperature))
+        option = np.array(choose_options(key_option, policy.gate, values, temperature))
         parameters = np.array(policy.sample_options(key_noise, rows, option))
         parameters[scouts], option[scouts] = unseen, INITIAL
         climbs = self._climbs(jax.random.fold_in(key, 3), len(rows))
@@ -105,22 +107,22 @@ class HPSDE(Learner):
 
         Somebody else may have been asked for the same ones and not have told them: some are passed over by chance.
         """
-        frame, memory, policy = self._frame, self._memory, self._policy
-        if frame is None or policy is None or not len(memory.climbs):
+        frame, state, policy = self._frame, self._state, self._policy
+        if frame is None or policy is None or not len(state.climbs):
             return _Climbs(np.zeros((0, self.parameter_size)), np.zeros(0, dtype=int))
-        places, rollouts = frame.units.raw_parameters(memory.climbs), self.rollouts
+        places, rollouts = frame.units.raw_parameters(state.climbs), self.rollouts
         # What failed leaves no trace but its parameters.
         since = np.concatenate(
-            [rollouts.parameters[~rollouts.failed][len(memory.distrusted) :], rollouts.parameters[rollouts.failed]]
+            [rollouts.parameters[~rollouts.failed][len(state.distrusted) :], rollouts.parameters[rollouts.failed]]
         )
         open_to = ~np.any(np.all(places[:, None] == since[None], axis=2), axis=1)
         known = self._initial.log_density(np.zeros((len(places), self.context_size)), places)
         if known is not None:  # what nobody's hill asks for counts as the initial policy's
-            open_to &= (memory.climbing >= 0) | np.isfinite(known)
+            open_to &= (state.climbing >= 0) | np.isfinite(known)
         left = np.flatnonzero(open_to)[: max(count, FEWEST_HILLS)]
         if len(left) > count:
             left = np.sort(np.asarray(jax.random.permutation(key, left))[:count])
-        slots = memory.climbing[left]
+        slots = state.climbing[left]
         return _Climbs(places[left], np.where(slots < 0, INITIAL, np.cumsum(policy.kept)[slots] - 1))
 
     def _scouts(self, key: Array, rows: np.ndarray, policy: HierarchicalPolicy) -> tuple[np.ndarray, np.ndarray]:
@@ -129,7 +131,7 @@ class HPSDE(Learner):
         key_count, key_rows, key_pool, key_guess = jax.random.split(key, 4)
         gone = self._scouts_gone()
         count = int(self.settings.scouts * len(rows) + float(jax.random.uniform(key_count)))
-        if self._memory.landscape is None or self._frame is None or count <= 0:
+        if self._state.landscape is None or self._frame is None or count <= 0:
             return none
         order = np.asarray(jax.random.permutation(key_rows, len(rows)))
         guessed, tried = self._tries(key_guess, rows, order[:count], gone)
@@ -148,7 +150,7 @@ class HPSDE(Learner):
 
     def _tries(self, key: Array, rows: np.ndarray, some: np.ndarray, gone: int) -> tuple[np.ndarray, np.ndarray]:
         """Which of `some` contexts guesses are tried in, each in scouting.TRIES of them, and their parameters."""
-        found, frame = self._memory.found, self._frame
+        found, frame = self._state.found, self._frame
         most = int(scouting.MOST_TRIED * len(self.rollouts)) - gone
         count = 0 if found is None else min(len(some), scouting.TRIES * len(found.guesses), most)
         if found is None or frame is None or count <= 0:
@@ -164,7 +166,7 @@ class HPSDE(Learner):
         self, key: Array, rows: np.ndarray, some: np.ndarray, policy: HierarchicalPolicy
     ) -> tuple[np.ndarray, np.ndarray]:
         """In which of `some` contexts there is ground worth a look, and the parameters there."""
-        surveyed, frame, count = self._memory.landscape, self._frame, len(some)
+        surveyed, frame, count = self._state.landscape, self._frame, len(some)
         if surveyed is None or frame is None:
             raise RuntimeError("there is no landscape yet")
         drawn = self._initial.sample(key, np.repeat(rows[some], scouting.POOL, axis=0))
@@ -179,10 +181,13 @@ class HPSDE(Learner):
     def _process(self, frame: Frame, surveyed: Landscape) -> gp.GP:
         """The landscape's process given the rollouts that the policy was learned from."""
         if self._conditioned is None or self._conditioned[0] != self.info.updates:
-            data = self._data(frame, ~self.rollouts.failed)
-            believed = data._replace(mask=data.mask & ~pad_rows(self._memory.distrusted, len(data.mask)))
+            believed = self._believed(self._data(frame, ~self.rollouts.failed))
             self._conditioned = self.info.updates, latent.conditioned(believed, surveyed)[0]
         return self._conditioned[1]
+
+    def _believed(self, data: Data) -> Data:
+        """The rollouts without those that the last learning step has left out."""
+        return data._replace(mask=data.mask & ~pad_rows(self._state.distrusted, len(data.mask)))
 
     @double_precision
     def recall(self, contexts: np.ndarray, option: np.ndarray) -> None:
@@ -196,39 +201,34 @@ class HPSDE(Learner):
         self._history.add(self.info.updates, policy.standard_options, policy.units.contexts(contexts), slots)
 
     def _estimate(self, key: Array, usable: np.ndarray) -> HierarchicalPolicy:
-        new = not self._history.behaviours
-        if self._frame is None or new:
-            # Until a policy has been asked, only the memory is in the units of the old frame.
-            self._frame, self._memory = self._make_frame(usable), Memory()
-        key_density, key_surface, key_survey = jax.random.split(key, 3)
-        frame = self._frame
-        data = self._data(frame, usable)
-        spreads, memory, settings = frame.units.spreads, self._memory, self.settings
-        approximated, data = approximate_return(key_surface, data, spreads, memory.surface, memory.distrusted, settings)
-        last = memory.landscape
-        surveyed = survey(key_survey, data, approximated, spreads, last, settings)
-        if new and surveyed is not None and settings.features == "automatic" and self.context_size:
-            frame = self._frame = self._with_features(key_density, frame, data, surveyed, usable)
-            data = data._replace(features=pad_rows(frame.features(self.rollouts.contexts[usable]), len(data.mask)))
-        P = combinations(surveyed)
-        log_behaviour = self._log_behaviour(frame, usable, P)[usable]
-        data = data._replace(log_behaviour=pad_rows(log_behaviour, len(data.mask)))
-        estimate, self._memory, step = reestimate(
-            key_density, data, approximated, surveyed, memory, settings, self._looks
-        )
+        if self._frame is None or not self._history.behaviours:
+            # Until a policy has been asked, only the state is in the units of the old frame.
+            self._frame, self._state = self._make_frame(usable), State()
+        frame, settings = self._frame, self.settings
+        data, maps = self._data(frame, usable), self._feature_maps(usable)
+        rows, contexts = len(data.mask), self.rollouts.contexts[usable]
+
+        def log_behaviour(P: np.ndarray | None) -> np.ndarray:
+            return pad_rows(self._log_behaviour(frame, usable, P)[usable], rows)
+
+        candidates = [pad_rows(each(contexts), rows) for each in maps]
+        given = frame.units.spreads, candidates, log_behaviour, self._state, settings, self._looks
+        estimate, self._state, step = reestimate(key, data, *given)
+        if estimate.features is not None:
+            self._frame = self._frame._replace(features=maps[estimate.features])
         self.info = replace(self.info, **step._asdict())
         policy = HierarchicalPolicy(
             standard_options=estimate.options,
             kept=estimate.kept,
             gate=estimate.gate,
-            features=frame.features,
+            features=self._frame.features,
             units=frame.units,
             mean_returns=estimate.mean_returns,
-            known_contexts=self.rollouts.contexts[usable],
+            known_contexts=contexts,
             numbers=estimate.numbers,
             tried=np.isin(estimate.numbers, self.rollouts.number) if settings.density == "options" else None,
         )
-        policy = replace(policy, doubts=self._doubts(data, step, policy))
+        policy = replace(policy, doubts=self._doubts(self._believed(data), step, policy))
         self.info = replace(self.info, to_gain=self._to_gain(step, policy))
         return policy
 
@@ -262,7 +262,7 @@ class HPSDE(Learner):
             width=step.width,
             options=step.options_kept,
             maxima=step.maxima,
-            settled=self._memory.settled,
+            settled=self._state.settled,
             outside=float("nan") if self.bounds_are_given else share_outside(data),
         )
         return find_doubts(signs)
@@ -282,12 +282,12 @@ class HPSDE(Learner):
         """Which rollouts [N] know the return at large: those of the initial policy, and data from elsewhere."""
         return np.isin(self.rollouts.behaviour, (0, GIVEN))
 
-    def _with_features(self, key: Array, frame: Frame, data: Data, surveyed: Landscape, usable: np.ndarray) -> Frame:
-        """The frame with the features that its rollouts speak for."""
+    def _feature_maps(self, usable: np.ndarray) -> list[FeatureMap]:
+        """The features to choose from; none once they are chosen, or where there is nothing to choose."""
         chosen, contexts = self.settings, self.rollouts.contexts[usable]
-        maps = [make_features(name, contexts, chosen.feature_count, trend=chosen.trend) for name in FEATURE_NAMES[1:]]
-        values = [pad_rows(each(contexts), len(data.mask)) for each in maps]
-        return frame._replace(features=maps[latent.choose_features(key, data, surveyed, values, chosen)])
+        if self._history.behaviours or chosen.features != "automatic" or not self.context_size:
+            return []
+        return [make_features(name, contexts, chosen.feature_count, trend=chosen.trend) for name in FEATURE_NAMES[1:]]
 
     def _data(self, frame: Frame, usable: np.ndarray) -> Data:
         """The usable rollouts in standard units, padded, but without pi_old."""

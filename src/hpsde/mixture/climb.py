@@ -12,15 +12,15 @@ from hpsde.base.shapes import Array, Bool, Float, Int
 from hpsde.mixture import estimation as density
 from hpsde.mixture.posterior import (
     Mixture,
-    Prior,
+    MixturePrior,
     inverse_and_log_determinant,
     natural_parameters,
     sufficient_statistics,
 )
-from hpsde.mixture.search import Climb, Method, Points, begin, climb, collect, make_points
+from hpsde.mixture.search import Climb, EstimationMethod, Points, begin, climb, collect, make_points
 
 
-class Control(NamedTuple):
+class ClimbControl(NamedTuple):
     """What is added to the covariances' diagonals, and when a climb ends."""
 
     regularisation: float
@@ -41,9 +41,9 @@ class Result(NamedTuple):
 def from_responsibilities(
     x: Float[Array, "N Z"],
     weights: Float[Array, " N"],
-    prior: Prior,
+    prior: MixturePrior,
     eta: Float[Array, "N O"],
-    control: Control,
+    control: ClimbControl,
 ) -> Result:
     """Climb from responsibilities; `iterations` counts the M-step that makes a mixture of them."""
     origin = _origin(x, weights)
@@ -57,10 +57,10 @@ def from_responsibilities(
 def from_mixture(
     x: Float[Array, "N Z"],
     weights: Float[Array, " N"],
-    prior: Prior,
+    prior: MixturePrior,
     mixture: Mixture,
     bound: Float[Array, ""] | float,
-    control: Control,
+    control: ClimbControl,
 ) -> Result:
     """Climb from a mixture whose bound is known."""
     origin = _origin(x, weights)
@@ -77,11 +77,11 @@ def _origin(x: Float[Array, "N Z"], weights: Float[Array, " N"]) -> Float[Array,
     return weights @ x / weights.sum()
 
 
-def _run(origin: Array, points: Points, prior: Prior, state: Climb, control: Control) -> Result:
+def _run(origin: Array, points: Points, prior: MixturePrior, state: Climb, control: ClimbControl) -> Result:
     here = prior._replace(h_0=prior.h_0 - origin)
     total = points.weights.sum()
     posterior = functools.partial(density.posterior, prior=here, regularisation=control.regularisation)
-    method = Method(
+    method = EstimationMethod(
         estimate=posterior,
         option_bounds=lambda mixture, log_det: density.option_bounds(mixture, log_det, here),
         constant=density.constant(here, state.active.shape[0], total),

@@ -40,7 +40,7 @@ NEGLIGIBLE = 1e-12  # of a sample, that a component has of it
 LOOSE = 0.02  # of a sample, that all components share at first: one that starts with a tight few is not locked in
 
 
-class Samples(NamedTuple):
+class WeightedSamples(NamedTuple):
     """N weighted samples: y [N, K] in kernel lengths, features with a constant [N, F], counts [N], log b(y) [N]."""
 
     y: Float[Array, "N K"]
@@ -74,7 +74,7 @@ class _Statistics(NamedTuple):
     yy: Array
 
 
-def _statistics(weighted: Float[Array, "C N"], samples: Samples) -> _Statistics:
+def _statistics(weighted: Float[Array, "C N"], samples: WeightedSamples) -> _Statistics:
     scaled_phi = weighted[:, :, None] * samples.phi[None]
     scaled_y = weighted[:, :, None] * samples.y[None]
     return _Statistics(
@@ -108,7 +108,7 @@ def _component(stats: _Statistics) -> tuple[tuple[Array, ...], Array]:
     return (M, Lambda, S, nu), value
 
 
-def _expected_log_density(posterior: Posterior, samples: Samples) -> Float[Array, "C N"]:
+def _expected_log_density(posterior: Posterior, samples: WeightedSamples) -> Float[Array, "C N"]:
     """E log N(y | M' phi, Sigma) of every component and sample.
 
     By inverses of small matrices and products: XLA's CPU threads can block one another for good in large batches of
@@ -133,14 +133,14 @@ def _inverse(matrices: Float[Array, "C Q Q"]) -> tuple[Float[Array, "C Q Q"], Fl
     return cho_solve((factor, True), identity), log_det
 
 
-def _log_responsibilities(posterior: Posterior, samples: Samples) -> Float[Array, "B N"]:
+def _log_responsibilities(posterior: Posterior, samples: WeightedSamples) -> Float[Array, "B N"]:
     """Unnormalised log r_io of the components and, last, of the background."""
     log_share = digamma(posterior.alpha) - digamma(jnp.sum(posterior.alpha))
     component = jnp.where(posterior.active[:, None], _expected_log_density(posterior, samples), -jnp.inf)
     return log_share[:, None] + jnp.concatenate([component, samples.log_background[None]])
 
 
-def _maximise(r: Float[Array, "B N"], active: Array, samples: Samples) -> tuple[Posterior, Array]:
+def _maximise(r: Float[Array, "B N"], active: Array, samples: WeightedSamples) -> tuple[Posterior, Array]:
     """The posterior given responsibilities, and the bound at both."""
     weighted = r * samples.counts[None]
     n = jnp.sum(weighted, axis=1)
@@ -163,7 +163,9 @@ def _entropy(r: Any, xp: ModuleType = jnp) -> Any:
 
 
 @functools.partial(jax.jit, static_argnames="steps")
-def climb(r: Float[Array, "B N"], active: Bool[Array, " C"], samples: Samples, *, steps: int) -> tuple[Array, Array]:
+def climb(
+    r: Float[Array, "B N"], active: Bool[Array, " C"], samples: WeightedSamples, *, steps: int
+) -> tuple[Array, Array]:
     """Responsibilities after some steps of variational EM, and their bound."""
 
     def step(_: Array | int, r: Array) -> Array:
@@ -174,7 +176,7 @@ def climb(r: Float[Array, "B N"], active: Bool[Array, " C"], samples: Samples, *
     return r, _maximise(r, active, samples)[1]
 
 
-def join_gains(r: Float[Array, "B N"], active: Bool[Array, " C"], samples: Samples) -> Float[np.ndarray, "C C"]:
+def join_gains(r: Float[Array, "B N"], active: Bool[Array, " C"], samples: WeightedSamples) -> Float[np.ndarray, "C C"]:
     """How much the bound changes when two components become one; minus infinity where there are not two."""
     gains = np.array(_gains_apart(r, active, samples))
     shares, counts = np.asarray(r)[:-1], np.asarray(samples.counts)
@@ -187,7 +189,7 @@ def join_gains(r: Float[Array, "B N"], active: Bool[Array, " C"], samples: Sampl
 
 
 @jax.jit
-def _gains_apart(r: Float[Array, "B N"], active: Bool[Array, " C"], samples: Samples) -> Float[Array, "C C"]:
+def _gains_apart(r: Float[Array, "B N"], active: Bool[Array, " C"], samples: WeightedSamples) -> Float[Array, "C C"]:
     """`join_gains` of components that share no sample."""
     stats = _statistics(r[:-1] * samples.counts[None], samples)
     _, single = _component(stats)
@@ -201,13 +203,13 @@ def _gains_apart(r: Float[Array, "B N"], active: Bool[Array, " C"], samples: Sam
 
 
 @jax.jit
-def posterior_of(r: Float[Array, "B N"], active: Bool[Array, " C"], samples: Samples) -> Posterior:
+def posterior_of(r: Float[Array, "B N"], active: Bool[Array, " C"], samples: WeightedSamples) -> Posterior:
     """The posterior given responsibilities."""
     return _maximise(r, active, samples)[0]
 
 
 @jax.jit
-def responsibilities(posterior: Posterior, samples: Samples) -> Float[Array, "C N"]:
+def responsibilities(posterior: Posterior, samples: WeightedSamples) -> Float[Array, "C N"]:
     """r_io of samples that belong to some component: the background has no say."""
     return jax.nn.softmax(_log_responsibilities(posterior, samples)[:-1], axis=0)
 
@@ -220,7 +222,7 @@ class Fit(NamedTuple):
     bound: float
 
 
-def fit(samples: Samples, start: Start, least: float) -> Fit:
+def fit(samples: WeightedSamples, start: MixtureStart, least: float) -> Fit:
     """The mixture that climbing from `start` leads to.
 
     Components are joined as long as the bound does not fall: first those with samples that are neighbours, then any.
@@ -256,7 +258,7 @@ def _adjacent(r: np.ndarray, neighbours: np.ndarray) -> np.ndarray:
     return (adjacent | adjacent.T)[:-1, :-1]
 
 
-class Start(NamedTuple):
+class MixtureStart(NamedTuple):
     """A component for every sample [N], or `components` for the background, and how many components there may be.
 
     neighbours [N, k]: the nearest samples of every sample.
@@ -267,7 +269,7 @@ class Start(NamedTuple):
     neighbours: np.ndarray
 
 
-def _begin(start: Start) -> tuple[Array, Array]:
+def _begin(start: MixtureStart) -> tuple[Array, Array]:
     rows = np.arange(start.components + 1)[:, None] == start.labels[None]
     r = np.where(rows, 1.0 - LOOSE, LOOSE / start.components)
     active = rows[:-1].any(axis=1)

@@ -10,12 +10,12 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from hpsde.base.shapes import Array, Float
-from hpsde.mixture.posterior import LOG_2PI, Mixture, Prior, log_determinant, moments
+from hpsde.mixture.posterior import LOG_2PI, Mixture, MixturePrior, log_determinant, moments
 
 PSEUDO_SAMPLES = 1.0
 
 
-def estimate(statistics: Float[Array, "O P"], prior: Prior) -> Mixture:
+def estimate(statistics: Float[Array, "O P"], prior: MixturePrior) -> Mixture:
     """Maximum of the penalised likelihood given sums of w_i eta_io t(x_i), as a `Mixture` without doubt.
 
     k_o = gamma_o / sum gamma, mu_o = c_o, Sigma_o = (scatter_o + n Sigma_0) / (gamma_o + n), n = 1.
@@ -31,7 +31,7 @@ def estimate(statistics: Float[Array, "O P"], prior: Prior) -> Mixture:
     )
 
 
-def option_bounds(mixture: Mixture, log_det: Float[Array, " O"], prior: Prior) -> Float[Array, " O"]:
+def option_bounds(mixture: Mixture, log_det: Float[Array, " O"], prior: MixturePrior) -> Float[Array, " O"]:
     """Each option's part of the penalised complete log likelihood at its maximum; 0 for an absent option.
 
     gamma log gamma - gamma Z/2 log(2 pi) - (gamma + n)/2 (log |Sigma_o| + Z) + n/2 (log |Sigma_0| + Z).

@@ -21,7 +21,7 @@ from hpsde.mixture import em as mixture_em
 from hpsde.mixture.posterior import (
     LOG_2PI,
     Mixture,
-    Prior,
+    MixturePrior,
     Unit,
     e_step,
     log_densities,
@@ -33,22 +33,20 @@ from hpsde.mixture.posterior import (
     select,
     sufficient_statistics,
 )
-from hpsde.mixture.search import Method, begin, make_points, search
+from hpsde.mixture.search import EstimationMethod, begin, make_points, search
 from hpsde.mixture.start import seed_responsibilities, start_sizes
 
 __all__ = [
     "DENSITY_METHODS",
-    "FitInfo",
     "Mixture",
-    "Prior",
+    "MixtureFitInfo",
+    "MixturePrior",
     "default_prior",
     "e_step",
     "fit",
     "log_densities",
     "log_density",
     "log_responsibilities",
-    "lower_bound",
-    "m_step",
     "marginal",
     "select",
 ]
@@ -57,7 +55,7 @@ __all__ = [
 DENSITY_METHODS = ("vb", "em")
 
 
-class FitInfo(NamedTuple):
+class MixtureFitInfo(NamedTuple):
     """What a fit went through. Its R starts are the restarts in order, then the warm start."""
 
     lower_bound: Float[Array, ""]  # of the mixture returned; for "em" the penalised log likelihood
@@ -76,7 +74,7 @@ def default_prior(
     alpha_0: float | None = None,
     nu_0: float | None = None,
     spread: float = 0.1,
-) -> Prior:
+) -> MixturePrior:
     """A prior in the units of the data: shift or scale a coordinate of the data, and the prior follows.
 
     Options are expected to have about `spread` times the variance of all the data, K_0^-1 = nu_0 spread
@@ -94,7 +92,7 @@ def default_prior(
     rounding = 64 * jnp.finfo(x.dtype).eps * jnp.max(jnp.abs(x), axis=0)
     variance = jnp.where(variance <= rounding**2, 1.0, variance)
     nu = x.shape[1] + 2 if nu_0 is None else nu_0
-    return Prior(
+    return MixturePrior(
         alpha_0=jnp.asarray(0.1 / max_components if alpha_0 is None else alpha_0, x.dtype),
         beta_0=jnp.asarray(spread, x.dtype),
         nu_0=jnp.asarray(nu, x.dtype),
@@ -106,7 +104,9 @@ def default_prior(
 # ---------------------------------------------------------------- maximisation step and bound
 
 
-def posterior(statistics: Float[Array, "O P"], prior: Prior, regularisation: float | Float[Array, ""] = 0.0) -> Mixture:
+def posterior(
+    statistics: Float[Array, "O P"], prior: MixturePrior, regularisation: float | Float[Array, ""] = 0.0
+) -> Mixture:
     """VB-M step of the appendix, with prior mean h_0, from sums of w_i eta_io t(x_i).
 
     alpha = alpha_0 + gamma, beta = beta_0 + gamma, nu = nu_0 + gamma, h = (beta_0 h_0 + gamma c) / beta,
@@ -128,21 +128,7 @@ def posterior(statistics: Float[Array, "O P"], prior: Prior, regularisation: flo
     )
 
 
-def m_step(
-    x: Float[Array, "N Z"],
-    weights: Float[Array, " N"],
-    responsibilities: Float[Array, "N O"],
-    prior: Prior,
-    regularisation: float | Float[Array, ""] = 0.0,
-) -> Mixture:
-    """The posterior given the responsibilities eta_io of the weighted points."""
-    t = sufficient_statistics(x - prior.h_0[None])
-    statistics = (responsibilities * weights[:, None]).T @ t.T
-    shifted = posterior(statistics, prior._replace(h_0=jnp.zeros_like(prior.h_0)), regularisation)
-    return shifted._replace(h=shifted.h + prior.h_0[None])
-
-
-def option_bounds(mixture: Mixture, log_det: Float[Array, " O"], prior: Prior) -> Float[Array, " O"]:
+def option_bounds(mixture: Mixture, log_det: Float[Array, " O"], prior: MixturePrior) -> Float[Array, " O"]:
     """Each option's part of the lower bound at the M-step's optimum; 0 for an option without mass.
 
     There the expectations of log likelihood, prior and posterior collapse to ratios of normalisers:
@@ -165,23 +151,12 @@ def option_bounds(mixture: Mixture, log_det: Float[Array, " O"], prior: Prior) -
     return log_norm[:-1] - log_norm[-1] - 0.5 * Z * LOG_2PI * mixture.mass
 
 
-def constant(prior: Prior, options: int, total: Float[Array, ""]) -> Float[Array, ""]:
-    """The part of the bound that depends on the sum of weights alone: the Dirichlet's denominator."""
-    return gammaln(options * prior.alpha_0) - gammaln(options * prior.alpha_0 + total)
+def constant(prior: MixturePrior, options: int, total: Float[Array, ""]) -> Float[Array, ""]:
+    """The part of the bound that depends on the sum of weights alone: the Dirichlet's denominator.
 
-
-def lower_bound(
-    mixture: Mixture, prior: Prior, weights: Float[Array, " N"], log_eta: Float[Array, "N O"]
-) -> Float[Array, ""]:
-    """Lower bound on the log evidence of the weighted data, with all its terms.
-
-    For responsibilities exp(log_eta) and the `mixture` that `m_step` made of them:
-    sum(option_bounds) + constant + entropy, entropy = -sum_i w_i sum_o eta_io log eta_io.
+    The bound is sum(option_bounds) + constant + entropy, entropy = -sum_i w_i sum_o eta_io log eta_io.
     """
-    eta = jnp.exp(log_eta)
-    entropy = -weights @ jnp.sum(jnp.where(eta > 0, eta * log_eta, 0.0), axis=1)
-    parts = option_bounds(mixture, log_determinant(mixture.K_inverse), prior)
-    return jnp.sum(parts) + constant(prior, parts.shape[0], weights.sum()) + entropy
+    return gammaln(options * prior.alpha_0) - gammaln(options * prior.alpha_0 + total)
 
 
 # ---------------------------------------------------------------- the fit
@@ -191,7 +166,7 @@ def fit(
     key: Array,
     x: Float[Array, "N Z"],
     weights: Float[Array, " N"],
-    prior: Prior,
+    prior: MixturePrior,
     *,
     max_components: int = 10,
     restarts: int = 8,
@@ -201,7 +176,7 @@ def fit(
     stickiness: float | Float[Array, ""] = 3.0,
     patience: int | Int[Array, ""] = 20,
     method: str = "vb",
-) -> tuple[Mixture, FitInfo]:
+) -> tuple[Mixture, MixtureFitInfo]:
     """Fit from several starts, merge options while that raises the bound, and keep the best.
 
     The restarts begin with different numbers of options, and an option that a start leaves out stays out of
@@ -215,11 +190,11 @@ def fit(
     if warm is None:
         warm = _nothing(max_components, x.shape[1], x.dtype)
     uniforms = _uniforms(key, restarts, max_components, x.dtype)
-    control = Control(stickiness, iterations, patience, tolerance)
+    control = FitControl(stickiness, iterations, patience, tolerance)
     return _fit(uniforms, x, weights, prior, warm, control, method=method)
 
 
-class Control(NamedTuple):
+class FitControl(NamedTuple):
     """The numbers that steer a fit; see `fit`."""
 
     stickiness: float | Float[Array, ""]
@@ -244,11 +219,11 @@ def _fit(
     uniforms: Float[Array, "R O"],
     x: Float[Array, "N Z"],
     weights: Float[Array, " N"],
-    prior: Prior,
+    prior: MixturePrior,
     warm: Mixture,
-    control: Control,
+    control: FitControl,
     method: str,
-) -> tuple[Mixture, FitInfo]:
+) -> tuple[Mixture, MixtureFitInfo]:
     """`fit` in coordinates where the prior has mean 0 and unit scales, so that nothing depends on units."""
     unit = Unit(prior.h_0, jnp.sqrt(jnp.diagonal(prior.K_0_inverse)))
     here = unit.prior(prior)
@@ -271,7 +246,7 @@ def _fit(
     loyalty = jnp.where(warmed, control.stickiness, 0.0)
     found = search(steps, points, starts, loyalty, control.iterations, control.patience, control.tolerance)
     jacobian = total * jnp.sum(jnp.log(unit.scale))
-    info = FitInfo(
+    info = MixtureFitInfo(
         lower_bound=found.best.bound - jacobian,
         converged=jnp.abs(found.best.change) < control.tolerance,
         iterations=found.best.iterations - 1,
@@ -305,15 +280,15 @@ def _again(mixture: Mixture, total: Float[Array, ""]) -> Float[Array, "O P"]:
     return mass[:, None] * jnp.concatenate([second, mixture.h, jnp.ones_like(mass)[:, None]], axis=1)
 
 
-def _method(name: str, prior: Prior, options: int, total: Float[Array, ""]) -> Method:
+def _method(name: str, prior: MixturePrior, options: int, total: Float[Array, ""]) -> EstimationMethod:
     if name == "em":
-        return Method(
+        return EstimationMethod(
             estimate=lambda statistics: mixture_em.estimate(statistics, prior),
             option_bounds=lambda mixture, log_det: mixture_em.option_bounds(mixture, log_det, prior),
             constant=mixture_em.constant(total),
             price=lambda options: mixture_em.price(options, total, prior.h_0.shape[0]),
         )
-    return Method(
+    return EstimationMethod(
         estimate=lambda statistics: posterior(statistics, prior),
         option_bounds=lambda mixture, log_det: option_bounds(mixture, log_det, prior),
         constant=constant(prior, options, total),

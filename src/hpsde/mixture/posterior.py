@@ -25,7 +25,7 @@ from hpsde.base.shapes import Array, Bool, Float
 LOG_2PI = float(np.log(2 * np.pi))
 
 
-class Prior(NamedTuple):
+class MixturePrior(NamedTuple):
     """Dir(alpha_0) over mixing coefficients, N(h_0, (beta_0 S)^-1) Wishart(K_0, nu_0) over each option."""
 
     alpha_0: Float[Array, ""]
@@ -82,7 +82,7 @@ class Unit(NamedTuple):
     def _outer(self) -> Float[Array, "Z Z"]:
         return self.scale[:, None] * self.scale[None, :]
 
-    def prior(self, prior: Prior) -> Prior:
+    def prior(self, prior: MixturePrior) -> MixturePrior:
         """The prior of y for a prior of x."""
         h_0 = (prior.h_0 - self.origin) / self.scale
         return prior._replace(h_0=h_0, K_0_inverse=prior.K_0_inverse / self._outer)

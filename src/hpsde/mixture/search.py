@@ -22,7 +22,7 @@ TIE = 1e-6  # of its size, by which a bound must be higher to count as higher
 T = TypeVar("T")
 
 
-class Method(NamedTuple):
+class EstimationMethod(NamedTuple):
     """What a method of estimation brings. Its bound is sum(option_bounds) + constant + entropy."""
 
     estimate: Callable[[Array], Mixture]  # statistics -> mixture: the M-step
@@ -51,7 +51,7 @@ class Climb(NamedTuple):
     entropy: Float[Array, ""]  # of the responsibilities behind `ahead`
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """The result of a search."""
 
     best: Climb
@@ -127,7 +127,7 @@ def begin(statistics: Float[Array, "O P"], active: Bool[Array, " O"]) -> Climb:
 
 
 def climb(
-    method: Method,
+    method: EstimationMethod,
     points: Points,
     state: Climb,
     iterations: Int[Array, ""] | int,
@@ -152,7 +152,7 @@ def climb(
 # ---------------------------------------------------------------- merges
 
 
-def merges(method: Method, points: Points, count: int, state: Climb) -> Climb:
+def merges(method: EstimationMethod, points: Points, count: int, state: Climb) -> Climb:
     """`count` climbs begun where two options of a climb have become one, in place of the first of the two.
 
     Sums add, so what a merge does to the bound before any further climbing costs one M-step per pair: the
@@ -177,7 +177,7 @@ def merges(method: Method, points: Points, count: int, state: Climb) -> Climb:
     return jax.vmap(start)(best, ~jnp.isneginf(best_gain))
 
 
-def merge_gains(method: Method, points: Points, state: Climb) -> Float[Array, " Q"]:
+def merge_gains(method: EstimationMethod, points: Points, state: Climb) -> Float[Array, " Q"]:
     """Change of the bound when two options become one, for every pair first < second."""
     options = state.active.shape[0]
     first, second = np.triu_indices(options, 1)
@@ -203,14 +203,14 @@ def merge_gains(method: Method, points: Points, state: Climb) -> Float[Array, " 
 
 
 def search(
-    method: Method,
+    method: EstimationMethod,
     points: Points,
     starts: Climb,
     loyalty: Float[Array, ""],
     iterations: Int[Array, ""] | int,
     patience: Int[Array, ""] | int,
     tolerance: Float[Array, ""] | float,
-) -> Found:
+) -> SearchResult:
     """Climb all starts for a round, then again and again the best and its merges, until nothing gains.
 
     A round is `patience` iterations. Mixtures are compared by bound - price; to replace the last of the
@@ -218,7 +218,7 @@ def search(
     """
     count = starts.bound.shape[0]
 
-    def one_round(carry: tuple[Climb, Found, Array]) -> tuple[Climb, Found, Array]:
+    def one_round(carry: tuple[Climb, SearchResult, Array]) -> tuple[Climb, SearchResult, Array]:
         states, found, _ = carry
         first = found.rounds == 0
         limit = jnp.minimum((found.rounds + 1) * patience, iterations) + 1  # the foot of a climb is no step
@@ -229,7 +229,7 @@ def search(
         # Of starts that end alike but for rounding, the first: the order of the options must not hang on the last bit.
         index = jnp.argmax(merits >= jnp.max(merits) - TIE * (1.0 + jnp.abs(jnp.max(merits))))
         best = jax.tree.map(lambda leaf: leaf[index], states)
-        now = Found(
+        now = SearchResult(
             best=best,
             chosen=jnp.where(first, index, found.chosen),
             bounds=jnp.where(first, states.bound, found.bounds),
@@ -242,6 +242,6 @@ def search(
         return states, now, settled | (best.iterations > iterations)
 
     zero = jnp.zeros((), int)
-    nothing = Found(jax.tree.map(lambda leaf: leaf[0], starts), zero, starts.bound, zero, loyalty)
+    nothing = SearchResult(jax.tree.map(lambda leaf: leaf[0], starts), zero, starts.bound, zero, loyalty)
     carry = (starts, nothing, jnp.zeros((), bool))
     return jax.lax.while_loop(lambda carry: ~carry[2], one_round, carry)[1]

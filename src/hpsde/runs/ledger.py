@@ -182,9 +182,9 @@ class Ledger:
         asked = self.store.rows_of(ids)
         if reason is None and len(asked) == len(ids) and np.all(asked.status == "asked"):
             place = np.searchsorted(asked.id, ids)  # the store answers in the order of the numbers
-            from hpsde.runs.making import make_learner
+            from hpsde.runs.making import learner_of
 
-            make_learner(self.config, self.task).check_possible(asked.contexts[place], executed, asked.policy[place])
+            learner_of(self.config, self.task).check_possible(asked.contexts[place], executed, asked.policy[place])
         return executed
 
     def extend(self, rollouts: int) -> None:

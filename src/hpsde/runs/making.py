@@ -65,7 +65,7 @@ def make_config(
         versions=versions(),
         tolerance=check_tolerance(tolerance),
     )
-    make_learner(config, task)  # all that is wrong with the settings shows now
+    learner_of(config, task)  # all that is wrong with the settings shows now
     return config, task
 
 
@@ -93,7 +93,7 @@ def problem_and_task(what: Any, words: dict[str, Any]) -> tuple[Problem | None, 
     return problem, task_from_function(what, contexts=contexts, initial=initial, batched=batched)
 
 
-def make_learner(config: RunConfig, task: Any) -> Learner:
+def learner_of(config: RunConfig, task: Any) -> Learner:
     """The learner of a run before anything was told."""
     initial, problem = task, stored_problem(config)
     if problem is not None and (task is None or problem.initial is not None):

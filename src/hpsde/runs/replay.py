@@ -18,7 +18,7 @@ from hpsde.policy.doubt_entries import doubt_entries
 from hpsde.runs.arrays import Rows
 from hpsde.runs.config import RunConfig
 from hpsde.runs.events import Event, outdated_from, revision
-from hpsde.runs.making import make_learner
+from hpsde.runs.making import learner_of
 from hpsde.runs.plans import changes_after, planned_first
 from hpsde.runs.state import load_state
 from hpsde.runs.store import Store
@@ -43,7 +43,7 @@ def load_learner(store: Store, config: RunConfig, task: Any, state: Path) -> Loa
     rows, (_, _, steps) = store.used_rows(), store.position()
     events = store.events()
     config = planned_first(config, events)
-    learner = make_learner(config, task)
+    learner = learner_of(config, task)
     try:
         if outdated_from(events) is not None:
             raise FileFormatError(f"{state} is from before a correction")
@@ -52,7 +52,7 @@ def load_learner(store: Store, config: RunConfig, task: Any, state: Path) -> Loa
         if known <= steps and learner.info.rollouts != int((rows.step <= known).sum()):
             raise FileFormatError(f"{state} does not belong to these rollouts")
     except (FileFormatError, OSError):
-        learner, known = make_learner(config, task), 0
+        learner, known = learner_of(config, task), 0
     if known > steps:
         raise FileFormatError(
             f"{store.path} is older than {state.name}: it has {steps} learning steps, the learner had made {known}. "
@@ -68,7 +68,7 @@ def load_learner(store: Store, config: RunConfig, task: Any, state: Path) -> Loa
     except Exception:  # whatever a state that does not fit leads to: without it all is learned again
         if known == 0:
             raise
-    learner = make_learner(config, task)
+    learner = learner_of(config, task)
     return Loaded(learner, 0, _go_through(learner, 0, *given))
 
 

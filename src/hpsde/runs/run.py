@@ -23,7 +23,7 @@ from hpsde.runs.folder import CONFIG, DATABASE, ITERATIONS, POLICY, RESULT, STAT
 from hpsde.runs.iterations import write_iterations
 from hpsde.runs.ledger import Ledger
 from hpsde.runs.lock import WAIT_SECONDS
-from hpsde.runs.making import make_config, make_learner, storable_settings
+from hpsde.runs.making import learner_of, make_config, storable_settings
 from hpsde.runs.plans import planned
 from hpsde.runs.replay import catch_up, load_learner, observe, state_origin, step_record
 from hpsde.runs.state import save_state
@@ -168,7 +168,7 @@ class Run(Ledger):
         They count among the first rollouts, so that they stand in for initial ones, but not among those that the run
         was made for (`rollouts`). The density that they came from is estimated. `source` is for the books.
         """
-        rows, xi, values, _ = make_learner(self.config, self.task).check_told("add", contexts, parameters, returns)
+        rows, xi, values, _ = learner_of(self.config, self.task).check_told("add", contexts, parameters, returns)
         with self.lock.hold("add", wait=WAIT_SECONDS):
             ids = self.store.add_given(rows, xi, values, self.config.seed, str(source))
         self.log(f"added {len(ids)} rollouts from {source}")

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hpsde import algorithm, gp
+from hpsde import gp
 from hpsde.base.archive import read_arrays, write_arrays
 from hpsde.base.precision import double_precision
 from hpsde.base.tree import build, flatten
@@ -32,16 +32,16 @@ from hpsde.policy.file import policy_arrays
 from hpsde.policy.hierarchical import HierarchicalPolicy
 from hpsde.steps import behaviours, discovery, features, gating, gaussian, landscape, surface
 from hpsde.steps import initial as initial_policies
+from hpsde.steps import state as steps_state
 from hpsde.steps.rollouts import Units
 
-FORMAT, VERSION = "hpsde-learner", 13
+FORMAT, VERSION = "hpsde-learner", 14
 LARGEST_EMPTY = 1_000_000
 """The most rows or columns of an array without a number."""
 
 CLASSES = {
     kind.__name__: kind
     for kind in (
-        algorithm.Memory,
         ask_tell.Info,
         behaviours.Behaviour,
         behaviours.History,
@@ -63,6 +63,7 @@ CLASSES = {
         landscape.View,
         learner.Frame,
         policy_mixture.Posterior,
+        steps_state.State,
         surface.Start,
         warp.Warp,
         Doubt,

@@ -164,19 +164,19 @@ def evidence(rng: np.random.Generator, given: Given, view: View, max_options: in
 
 def make_samples(
     parameters: np.ndarray, phi: np.ndarray, counts: np.ndarray, features: Features, view: View
-) -> policy_mixture.Samples:
+) -> policy_mixture.WeightedSamples:
     """Samples for the mixture: b(y) is the Gaussian of the first rollouts, which have deviation 1."""
     y = parameters @ view.V
     variance = np.sum(view.V**2, axis=0)
     log_background = -0.5 * np.sum(y**2 / variance + np.log(2.0 * np.pi * variance), axis=1)
     arrays = (y, features(phi), counts, log_background)
-    return policy_mixture.Samples(*(jnp.asarray(each) for each in arrays))
+    return policy_mixture.WeightedSamples(*(jnp.asarray(each) for each in arrays))
 
 
 def _fit_mixture(
     rng: np.random.Generator,
     given: Given,
-    samples: policy_mixture.Samples,
+    samples: policy_mixture.WeightedSamples,
     view: View,
     last: Last | None,
     fresh: bool,
@@ -188,7 +188,7 @@ def _fit_mixture(
 
     def start(known: np.ndarray | None) -> policy_mixture.Fit:
         labels = policy_mixture.spread_labels(rng, given.coordinates, given.counts, components, known)
-        return policy_mixture.fit(samples, policy_mixture.Start(labels, components, neighbours), least)
+        return policy_mixture.fit(samples, policy_mixture.MixtureStart(labels, components, neighbours), least)
 
     fits, warm = [], False
     if last is not None and last.kept.any():
@@ -222,7 +222,7 @@ def whole_components(fitted: policy_mixture.Fit, model: valleys.Model, given: Gi
 
 def tolerance(best: np.ndarray, temperature: float, typical: float) -> np.ndarray:
     """How far below the best scores a solution may be: GOOD T, or half the way down to the typical score."""
-    return np.minimum(GOOD * temperature, HALF * np.maximum(best - typical, 0.0))
+    return np.asarray(np.minimum(GOOD * temperature, HALF * np.maximum(best - typical, 0.0)))
 
 
 class Groups(NamedTuple):

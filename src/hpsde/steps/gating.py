@@ -19,7 +19,10 @@ from hpsde.base.shapes import Array, Bool, Float, Int
 from hpsde.gp import binary as gp_binary
 from hpsde.gp.warp import Warp
 from hpsde.steps import gaussian
+from hpsde.steps.configuration import GateSettings
 from hpsde.steps.gaussian import LinearGaussian
+from hpsde.steps.rollouts import Data
+from hpsde.steps.surface import Surface
 
 GATES = ("gp", "softmax", "marginal")
 LARGEST_POINTS = 24_576  # of a GP gate: a matrix of all pairs of them is computed when a policy is loaded
@@ -217,6 +220,16 @@ def fit_marginal(contexts: Float[Array, "N S"], targets: Float[Array, "O N"]) ->
     return MarginalGate(jnp.log(jnp.maximum(share, 1e-300)), mean, covariance)
 
 
+def train_gate(data: Data, weighted: np.ndarray, surface: Surface | None, settings: GateSettings) -> Gate:
+    """The gating policy: the Gaussian process itself, or what is learned from the options' samples."""
+    if settings.gate == "marginal":
+        return fit_marginal(jnp.asarray(data.contexts), jnp.asarray(weighted))
+    if settings.gate == "softmax" or surface is None:
+        return fit_softmax(jnp.asarray(data.features), jnp.asarray(weighted))
+    process, scores, warp, axes = surface.process, surface.scores, surface.warp, surface.axes
+    return GPGate(process, scores, warp, axes, settings.greedy == "cautious", surface.binary)
+
+
 class Optimism(NamedTuple):
     """How a GP gate looks at options while learning: by mean + kappa deviation.
 
@@ -295,7 +308,7 @@ def expected_moments(
     return gp_moments(gate.process, options, kept, features, contexts, gate.axes, of_return=False)
 
 
-def draw_options(
+def choose_options(
     key: Array, gate: Gate, values: Float[np.ndarray, "O C"] | Array, temperature: float
 ) -> Int[np.ndarray, " C"]:
     """The option for every context while learning.

@@ -49,6 +49,11 @@ def cut(options: LinearGaussian, limits: tuple[np.ndarray, np.ndarray] | None) -
     return options._replace(low=low, high=high)
 
 
+def where(which: np.ndarray, one: LinearGaussian, other: LinearGaussian) -> LinearGaussian:
+    """The options `which` [O] of one, and those of the other."""
+    return jax.tree.map(lambda a, b: jnp.where(which.reshape(-1, *[1] * (a.ndim - 1)), a, b), one, other)
+
+
 def means(options: LinearGaussian, features: Float[Array, "N F"]) -> Float[Array, "O N D"]:
     """mu_o(s) = b_o + w_o^T phi(s) for every option, within the bounds."""
     free = options.b[:, None, :] + jnp.einsum("nf,ofd->ond", features, options.w)

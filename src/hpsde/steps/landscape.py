@@ -94,6 +94,13 @@ def make_view(hyperparameters: gp.Hyperparameters, axes: Array | None, size: int
     return View(turn[seen].T * pace[seen], turn[seen] / pace[seen][:, None])
 
 
+def combinations(landscape: Landscape | None) -> np.ndarray | None:
+    """Orthonormal combinations P [D, K] of the parameters that the return sees; None where these are all."""
+    if landscape is None or landscape.view.V.shape[1] == len(landscape.view.V):
+        return None
+    return landscape.view.V / np.linalg.norm(landscape.view.V, axis=0)
+
+
 def scores_of(landscape: Landscape, returns: np.ndarray) -> np.ndarray:
     """Scores by the first rollouts' map: as low as its lowest at least, and going on in a line above its highest.
 

@@ -8,7 +8,7 @@ rollouts weighted by W~ (mixture/estimation.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 import jax
 import jax.numpy as jnp
@@ -56,8 +56,14 @@ class Shown(NamedTuple):
     chosen: np.ndarray
 
 
-def show(data: Data, surveyed: Landscape) -> Shown:
-    """The landscape given these rollouts."""
+@overload
+def show(data: Data, surveyed: Landscape) -> Shown: ...
+@overload
+def show(data: Data, surveyed: Landscape | None) -> Shown | None: ...
+def show(data: Data, surveyed: Landscape | None) -> Shown | None:
+    """The landscape given these rollouts, where there is one."""
+    if surveyed is None:
+        return None
     process, chosen = conditioned(data, surveyed)
     axes = landscape.axes_of(surveyed, data.joint.shape[1])
     highest = float(landscape.scores_of(surveyed, data.advantages[chosen]).max())
@@ -124,6 +130,16 @@ def choose_features(
     ]
     likeliest = int(np.argmax(bounds))
     return 1 if len(bounds) > 1 and bounds[likeliest] - bounds[1] < SLIGHT else likeliest
+
+
+def with_features(
+    key: Array, data: Data, surveyed: Landscape | None, candidates: Sequence[np.ndarray], settings: LatentSettings
+) -> tuple[Data, int | None]:
+    """The rollouts with the features that suit the solutions, and which these are; None: there was no choice."""
+    if surveyed is None or not candidates:
+        return data, None
+    chosen = choose_features(key, data, surveyed, candidates, settings)
+    return data._replace(features=candidates[chosen]), chosen
 
 
 def _generator(key: Array) -> np.random.Generator:

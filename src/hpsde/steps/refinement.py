@@ -53,7 +53,7 @@ class Optimum(NamedTuple):
         return float(np.linalg.slogdet(self.K)[1])
 
 
-class Rollouts(NamedTuple):
+class LocalRollouts(NamedTuple):
     """x [N, D] in units of the option, phi~ [N, F + 1] (design), returns [N], which of them are the option's own [N],
     and the prior's precision Q [F + 1, F + 1].
     """
@@ -65,7 +65,7 @@ class Rollouts(NamedTuple):
     Q: np.ndarray
 
 
-class Local(NamedTuple):
+class LocalModel(NamedTuple):
     """A local model: coefficients [P], their covariance for a residual variance of 1 [P, P], and that variance."""
 
     coefficients: np.ndarray
@@ -130,7 +130,7 @@ def refine_one(
         return np.linalg.solve(C, differences.T).T
 
     x, Q = in_units(parameters - option.b - phi @ option.w), prior_precision(features(everywhere))
-    given = Rollouts(features(phi), x, returns, own, Q)
+    given = LocalRollouts(features(phi), x, returns, own, Q)
     starts = [unknown(len(Q), len(C))]
     if last is not None:
         b, w = last.b - option.b, last.w - option.w
@@ -192,7 +192,7 @@ def prior_precision(design: np.ndarray) -> np.ndarray:
     return count * (moments + RESOLUTION * np.trace(moments) * np.eye(count))
 
 
-def locate(given: Rollouts, start: Optimum) -> Optimum:
+def locate(given: LocalRollouts, start: Optimum) -> Optimum:
     """The posterior of the optimum given the rollouts, looking ever nearer at it."""
     best = unknown(*start.X.shape)
     for _ in range(ROUNDS):
@@ -203,7 +203,7 @@ def locate(given: Rollouts, start: Optimum) -> Optimum:
     return best
 
 
-def _look(given: Rollouts, start: Optimum) -> Optimum:
+def _look(given: LocalRollouts, start: Optimum) -> Optimum:
     """The posterior by rollouts near x = phi~' X, in units of B, K = B B': by as many as say most of it."""
     variance, turn = np.linalg.eigh(start.K)
     X, B = start.X, turn * np.sqrt(np.maximum(variance, RESOLUTION * variance[-1]))
@@ -229,7 +229,7 @@ def _look(given: Rollouts, start: Optimum) -> Optimum:
     return nothing
 
 
-def is_denied(fit: Local, design: np.ndarray, u: np.ndarray, returns: np.ndarray, d: np.ndarray) -> bool:
+def is_denied(fit: LocalModel, design: np.ndarray, u: np.ndarray, returns: np.ndarray, d: np.ndarray) -> bool:
     """Whether the rollouts nearest to the optimum phi~' d are far worse than the model has them there: beyond a cliff.
 
     They may fall short of the model by all that it promises, from where the option is to the optimum, and by what it
@@ -243,7 +243,7 @@ def is_denied(fit: Local, design: np.ndarray, u: np.ndarray, returns: np.ndarray
     return float(np.mean(returns[nearest] < expected - allowed)) > 0.5
 
 
-def _local_models(design: np.ndarray, u: np.ndarray, returns: np.ndarray) -> Iterator[Local]:
+def _local_models(design: np.ndarray, u: np.ndarray, returns: np.ndarray) -> Iterator[LocalModel]:
     """Fitted to the nearest rollouts, to more of them, and so on up to all."""
     order = np.argsort(np.sum(u**2, axis=1), kind="stable")
     size = u.shape[1]
@@ -261,7 +261,7 @@ def _terms(design: np.ndarray, u: np.ndarray) -> np.ndarray:
     return np.concatenate([design, products, -0.5 * u[:, i] * u[:, j]], axis=1)
 
 
-def _regress(A: np.ndarray, returns: np.ndarray) -> Local:
+def _regress(A: np.ndarray, returns: np.ndarray) -> LocalModel:
     """Least squares, without what is far off."""
     norm = np.linalg.norm(A, axis=0)
     norm = np.where(norm > 0.0, norm, 1.0)
@@ -283,7 +283,7 @@ def _regress(A: np.ndarray, returns: np.ndarray) -> Local:
     variance = max(float(np.mean(left_out**2)), (ROUNDING * float(np.abs(returns).max())) ** 2)
     c = c / norm
     c[0] += middle  # phi~ has a constant
-    return Local(c, inverse / norm[:, None] / norm[None, :], variance, int(inside.sum()))
+    return LocalModel(c, inverse / norm[:, None] / norm[None, :], variance, int(inside.sum()))
 
 
 def _median(values: np.ndarray, weights: np.ndarray) -> float:

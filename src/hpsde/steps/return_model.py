@@ -138,8 +138,10 @@ def predict(approximated: Surface, parameters: np.ndarray, contexts: np.ndarray)
     return np.asarray(_predict_mean(process, single(pad_rows(z, padded_size(len(z))))), dtype=float)[: len(z)]
 
 
-def smoothed(data: Data, approximated: Surface) -> Data:
-    """The rollouts with their modelled returns: what noise and luck have added is gone."""
+def smoothed(data: Data, approximated: Surface | None) -> Data:
+    """The rollouts with their modelled returns: what noise and luck have added is gone. As they are without a model."""
+    if approximated is None:
+        return data
     advantages = approximated.warp.inverse(modelled_scores(data, approximated))
     return data._replace(returns=advantages + data.level)
 

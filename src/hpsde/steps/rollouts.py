@@ -12,6 +12,7 @@ from hpsde.steps import level
 
 TURNED = 100.0  # largest condition number of the correlations that leaves the parameters' own axes
 ROUNDING = 1e-12  # of the largest return
+NEWEST = 50  # rollouts of the policy that say how it is doing
 INITIAL = -1  # the "option" of a rollout of the initial policy
 # The "behaviour" of rollouts whose density nobody knows: data from elsewhere, which count among the first, and what a
 # policy proposed that was learned from a wrong return.

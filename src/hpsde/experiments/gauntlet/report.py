@@ -15,7 +15,7 @@ from hpsde.experiments.gauntlet.targets import (
     MISSED,
     REACHED,
     UNKNOWN,
-    Judged,
+    JudgedTarget,
     doubtful_share,
     exact_share,
     judge_all,
@@ -81,7 +81,7 @@ def families_table(rows: Sequence[Row]) -> Table:
     return ("family", *FIGURES), [[family, *figures(runs)] for family, runs in groups.items()]
 
 
-def targets_table(judged: Sequence[Judged]) -> Table:
+def targets_table(judged: Sequence[JudgedTarget]) -> Table:
     """A line for every target."""
     lines = []
     for each in judged:
@@ -92,7 +92,7 @@ def targets_table(judged: Sequence[Judged]) -> Table:
     return ("which runs", "figure", "wanted", "measured", "runs", "reached"), lines
 
 
-def _figure(each: Judged, value: float) -> str:
+def _figure(each: JudgedTarget, value: float) -> str:
     return f"{value:.3g}" if each.target.text == "mean coverage" else percent(value)
 
 
@@ -107,7 +107,7 @@ def doubts_table(rows: Sequence[Row]) -> Table:
     return ("doubt", "runs that went wrong", "runs that went right"), lines
 
 
-def targets_sentence(judged: Sequence[Judged]) -> str:
+def targets_sentence(judged: Sequence[JudgedTarget]) -> str:
     """How many targets are reached, and which are not."""
     verdicts = Counter(each.verdict for each in judged)
     known = len(judged) - verdicts[UNKNOWN]

@@ -29,7 +29,7 @@ MOST_GRID_POINTS = 51
 
 
 @dataclass(frozen=True)
-class Job:
+class GauntletJob:
     """A run to do. The seed is the task's and the learner's; `rollouts` is the most, None: as the task says.
 
     keep: whether the means of the options are wanted too, for a picture.
@@ -61,7 +61,7 @@ class Done(NamedTuple):
     means: np.ndarray | None = None
 
 
-def execute(job: Job) -> Done:
+def execute(job: GauntletJob) -> Done:
     """Do a run. What it raises becomes a row too: nothing is raised here."""
     row = _known(job)
     try:
@@ -85,7 +85,7 @@ def execute(job: Job) -> Done:
         return _failed(job, row, traceback.format_exception_only(error)[-1].strip().splitlines()[-1])
 
 
-def _known(job: Job) -> dict[str, Any]:
+def _known(job: GauntletJob) -> dict[str, Any]:
     cell = gauntlet.CELLS[job.cell]
     return {
         "cell": job.cell,
@@ -97,12 +97,12 @@ def _known(job: Job) -> dict[str, Any]:
     }
 
 
-def _rollouts(job: Job, task: Any) -> tuple[int, int]:
+def _rollouts(job: GauntletJob, task: Any) -> tuple[int, int]:
     extras = task_extras(task)
     return budget(extras, None, None if job.rollouts is None else min(job.rollouts, extras.rollouts))
 
 
-def _failed(job: Job, row: Row, error: str) -> Done:
+def _failed(job: GauntletJob, row: Row, error: str) -> Done:
     return Done(job, {**row, "found": 0, "coverage": 0.0, "exact": False, "error": error})
 
 
@@ -128,12 +128,12 @@ def picture_contexts(task: Any) -> np.ndarray:
     return np.linspace(contexts.min(axis=0), contexts.max(axis=0), MOST_GRID_POINTS)
 
 
-def lost(job: Job) -> Done:
+def lost(job: GauntletJob) -> Done:
     """What a run is whose process died."""
     return _failed(job, _known(job), "its worker process died (out of memory?)")
 
 
-def run_all(jobs: Sequence[Job], workers: int) -> Iterator[Done]:
+def run_all(jobs: Sequence[GauntletJob], workers: int) -> Iterator[Done]:
     """Every job with what came of it, as they are done: in so many processes, or with 0 in this one."""
     yield from run_jobs(jobs, workers, execute, lost)
 

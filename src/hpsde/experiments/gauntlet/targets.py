@@ -17,7 +17,7 @@ REACHED, MISSED, UNKNOWN = "yes", "no", "no runs"
 
 
 @dataclass(frozen=True)
-class Target:
+class GauntletTarget:
     """A figure over the runs that are `chosen`, and the least, or the most, that is wanted of it."""
 
     runs: str
@@ -27,17 +27,17 @@ class Target:
     wanted: float
     at_most: bool = False
 
-    def judge(self, rows: Iterable[Row]) -> Judged:
+    def judge(self, rows: Iterable[Row]) -> JudgedTarget:
         """The figure of these rows."""
         found = [row for row in rows if self.chosen(row)]
-        return Judged(self, len(found), self.figure(found) if found else float("nan"))
+        return JudgedTarget(self, len(found), self.figure(found) if found else float("nan"))
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedTarget:
     """A target, from how many runs it is judged, and the figure of these."""
 
-    target: Target
+    target: GauntletTarget
     runs: int
     figure: float
 
@@ -134,27 +134,35 @@ _PLAIN, _HARD, _WALLS, _ARMS = (
 _TEN, _MORE = "10 parameters", "20 and 30 parameters, three directions"
 
 TARGETS = (
-    Target(_PLAIN, "exact", _hopeful(_plain), exact_share, 0.98),
-    Target(_PLAIN, "regret at most 1 %", _hopeful(_plain), regret_share(0.01), 0.99),
-    Target(_HARD, "exact", _hopeful(_hard), exact_share, 0.93),
-    Target(_HARD, "regret at most 3 %", _hopeful(_hard), regret_share(0.03), 0.97),
-    Target("300 rollouts", "exact", _hopeful(_budget(300)), exact_share, 0.93),
-    Target("100 rollouts", "exact", _hopeful(_budget(100)), exact_share, 0.85),
-    Target("60 rollouts", "exact", _hopeful(_budget(60)), exact_share, 0.70),
-    Target(_TEN, "exact", _hopeful(_many("many-10-")), exact_share, 0.98),
-    Target(_TEN, "regret at most 1 %", _hopeful(_many("many-10-")), regret_share(0.01), 0.99),
-    Target(_MORE, "mean coverage", _hopeful(_many("many-20-three", "many-30-three")), mean_coverage, 0.8),
-    Target(_MORE, "regret at most 5 %", _hopeful(_many("many-20-three", "many-30-three")), regret_share(0.05), 0.8),
-    Target(_WALLS, "all gaps found", _hopeful(_movement("wall")), found_share, 0.9),
-    Target(_WALLS, "collision-free, median", _hopeful(_movement("wall")), median_measure("collision_free"), 0.99),
-    Target(_WALLS, "collision-free, worst run", _hopeful(_movement("wall")), worst_measure("collision_free"), 0.95),
-    Target(_ARMS, "both sides found", _hopeful(_movement("arm")), found_share, 0.85),
-    Target(_ARMS, "success, median", _hopeful(_movement("arm")), median_measure("success"), 0.97),
-    Target("runs that went wrong", "with a doubt", went_wrong, doubtful_share, 0.9),
-    Target("runs that went right", "with a doubt", lambda row: not went_wrong(row), doubtful_share, 0.1, at_most=True),
+    GauntletTarget(_PLAIN, "exact", _hopeful(_plain), exact_share, 0.98),
+    GauntletTarget(_PLAIN, "regret at most 1 %", _hopeful(_plain), regret_share(0.01), 0.99),
+    GauntletTarget(_HARD, "exact", _hopeful(_hard), exact_share, 0.93),
+    GauntletTarget(_HARD, "regret at most 3 %", _hopeful(_hard), regret_share(0.03), 0.97),
+    GauntletTarget("300 rollouts", "exact", _hopeful(_budget(300)), exact_share, 0.93),
+    GauntletTarget("100 rollouts", "exact", _hopeful(_budget(100)), exact_share, 0.85),
+    GauntletTarget("60 rollouts", "exact", _hopeful(_budget(60)), exact_share, 0.70),
+    GauntletTarget(_TEN, "exact", _hopeful(_many("many-10-")), exact_share, 0.98),
+    GauntletTarget(_TEN, "regret at most 1 %", _hopeful(_many("many-10-")), regret_share(0.01), 0.99),
+    GauntletTarget(_MORE, "mean coverage", _hopeful(_many("many-20-three", "many-30-three")), mean_coverage, 0.8),
+    GauntletTarget(
+        _MORE, "regret at most 5 %", _hopeful(_many("many-20-three", "many-30-three")), regret_share(0.05), 0.8
+    ),
+    GauntletTarget(_WALLS, "all gaps found", _hopeful(_movement("wall")), found_share, 0.9),
+    GauntletTarget(
+        _WALLS, "collision-free, median", _hopeful(_movement("wall")), median_measure("collision_free"), 0.99
+    ),
+    GauntletTarget(
+        _WALLS, "collision-free, worst run", _hopeful(_movement("wall")), worst_measure("collision_free"), 0.95
+    ),
+    GauntletTarget(_ARMS, "both sides found", _hopeful(_movement("arm")), found_share, 0.85),
+    GauntletTarget(_ARMS, "success, median", _hopeful(_movement("arm")), median_measure("success"), 0.97),
+    GauntletTarget("runs that went wrong", "with a doubt", went_wrong, doubtful_share, 0.9),
+    GauntletTarget(
+        "runs that went right", "with a doubt", lambda row: not went_wrong(row), doubtful_share, 0.1, at_most=True
+    ),
 )
 
 
-def judge_all(rows: Sequence[Row]) -> list[Judged]:
+def judge_all(rows: Sequence[Row]) -> list[JudgedTarget]:
     """All targets, judged from these rows."""
     return [target.judge(rows) for target in TARGETS]

@@ -25,7 +25,7 @@ POINT_TOLERANCE, CONTEXT_TOLERANCE = 1e-6, 1e-3
 """What rivals are told to be exact to: a tenth of the least that the measures tell apart."""
 
 
-class Outcome(NamedTuple):
+class PeerOutcome(NamedTuple):
     """What a method made of its budget.
 
     answers: for each of the contexts asked about, the parameters [K, D] it reports there.
@@ -76,7 +76,7 @@ PEERS: Mapping[str, Peer] = {
 }
 
 
-def compete(peer: str, task: KnownTask, budget: int, seed: int, contexts: np.ndarray) -> Outcome:
+def compete(peer: str, task: KnownTask, budget: int, seed: int, contexts: np.ndarray) -> PeerOutcome:
     """Let a method spend at most `budget` evaluations on a task, then ask for its answers in contexts [C, S]."""
     counter = Counter(task.function, budget)
     method = PEERS[peer]
@@ -85,9 +85,9 @@ def compete(peer: str, task: KnownTask, budget: int, seed: int, contexts: np.nda
             replace(task, function=counter), rollouts=budget, method=str(method.learner), seed=seed, progress=False
         )
         means = np.moveaxis(np.asarray(policy.option_means(contexts), dtype=float), 1, 0)
-        return Outcome(list(means), counter.used)
+        return PeerOutcome(list(means), counter.used)
     bins = searched_bins(method.rival, task, counter, seed)
-    return Outcome(bins.answers(contexts), counter.used)
+    return PeerOutcome(bins.answers(contexts), counter.used)
 
 
 def searched_bins(rival: Rival, task: KnownTask, counter: Counter, seed: int) -> Bins:

@@ -13,7 +13,7 @@ import numpy as np
 from hpsde.experiments.gauntlet.rows import Key, settings_text
 from hpsde.experiments.gauntlet.runner import Done
 from hpsde.experiments.peers.measures import ACCURACIES, accuracy_name, answered_share, peak_ratios
-from hpsde.experiments.peers.methods import PEERS, Outcome, compete
+from hpsde.experiments.peers.methods import PEERS, PeerOutcome, compete
 from hpsde.experiments.peers.tasks import NICHE_RADII, POINTS, part_of, peers_task
 from hpsde.tasks.gauntlet.known import KnownTask
 
@@ -21,7 +21,7 @@ FINEST = accuracy_name(ACCURACIES[-1])
 
 
 @dataclass(frozen=True)
-class Job:
+class PeerJob:
     """A run to do: a peer, a task, the evaluations it may use, and the seed of both."""
 
     cell: str
@@ -37,10 +37,10 @@ class Job:
 
 def chosen_jobs(
     tasks: Sequence[str], peers: Sequence[str], seeds: Sequence[int], evaluations: Mapping[str, Sequence[int]]
-) -> list[Job]:
+) -> list[PeerJob]:
     """All runs, those of a peer and a task together; `evaluations` by part."""
     return [
-        Job(task, seed, peer, number)
+        PeerJob(task, seed, peer, number)
         for task in tasks
         for peer in peers
         if part_of(task) in PEERS[peer].parts
@@ -49,7 +49,7 @@ def chosen_jobs(
     ]
 
 
-def execute(job: Job) -> Done:
+def execute(job: PeerJob) -> Done:
     """Do a run. What it raises becomes a row too: nothing is raised here."""
     row = _known(job)
     try:
@@ -63,12 +63,12 @@ def execute(job: Job) -> Done:
         return Done(job, row | {"error": traceback.format_exception_only(error)[-1].strip().splitlines()[-1]})
 
 
-def lost(job: Job) -> Done:
+def lost(job: PeerJob) -> Done:
     """What a run is whose process died."""
     return Done(job, _known(job) | {"error": "its worker process died (out of memory?)"})
 
 
-def judged(name: str, task: KnownTask, contexts: np.ndarray, outcome: Outcome) -> dict[str, Any]:
+def judged(name: str, task: KnownTask, contexts: np.ndarray, outcome: PeerOutcome) -> dict[str, Any]:
     """The entries of a row that say how good the answers are."""
     row: dict[str, Any] = {
         "context_size": task.context_size,
@@ -83,7 +83,7 @@ def judged(name: str, task: KnownTask, contexts: np.ndarray, outcome: Outcome) -
     return row | {"coverage": answered_share(task, contexts, outcome.answers)}
 
 
-def _known(job: Job) -> dict[str, Any]:
+def _known(job: PeerJob) -> dict[str, Any]:
     return {
         "cell": job.cell,
         "family": part_of(job.cell),

@@ -17,7 +17,7 @@ from hpsde.base.checks import check_rows
 from hpsde.base.distributions import Uniform
 from hpsde.base.shapes import Float
 from hpsde.tasks.gauntlet.known import Cell, generator
-from hpsde.tasks.gauntlet.movement import Movement
+from hpsde.tasks.gauntlet.movement import MovementTask
 from hpsde.tasks.kinematics import KUKA_LWR, Arm, Pole, arm_from_dh
 from hpsde.tasks.reach import ReachTask, TruncatedGaussian, measures, reach_task
 from hpsde.tasks.solutions import Solution
@@ -117,7 +117,7 @@ SETUPS: Mapping[str, Setup] = {
 }
 
 
-class ArmTask(Movement, ReachTask):
+class ArmTask(MovementTask, ReachTask):
     """A reach task with two solutions, the sides of the pole; `arm_task` draws one."""
 
     def best_returns(self, contexts: Any) -> Float[np.ndarray, " N"]:

@@ -10,13 +10,13 @@ import numpy as np
 from hpsde.base.shapes import Float
 from hpsde.tasks.task import Task
 
-__all__ = ["Movement"]
+__all__ = ["MovementTask"]
 
 BLIND_ROLLOUTS = 10_000
 _BLIND_KEY = 141_421_356
 
 
-class Movement:
+class MovementTask:
     """Adds the true returns and the blind return to a task whose returns have no noise."""
 
     def true_returns(self: Task, contexts: Any, parameters: Any) -> Float[np.ndarray, " N"]:

@@ -16,7 +16,7 @@ import numpy as np
 from hpsde.base.checks import check_rows
 from hpsde.base.shapes import Float
 from hpsde.tasks.gauntlet.known import Cell, generator
-from hpsde.tasks.gauntlet.movement import Movement
+from hpsde.tasks.gauntlet.movement import MovementTask
 from hpsde.tasks.gauntlet.routes import shortest_routes
 from hpsde.tasks.puddle import Puddle, Wall
 
@@ -37,7 +37,7 @@ GRID = np.linspace(-5.0, 6.0, 45)
 SEED = 141_421
 
 
-class RandomWall(Movement, Puddle):
+class RandomWall(MovementTask, Puddle):
     """The puddle world with a wall of its own; `wall_task` draws one."""
 
     def __init__(self, name: str, wall: Wall) -> None:

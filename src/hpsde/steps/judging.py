@@ -1,0 +1,134 @@
+"""How a learning step went: what a plot, a test or a doubt needs to know of it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hpsde import gp
+from hpsde.steps.configuration import WeighingSettings
+from hpsde.steps.gaussian import LinearGaussian
+from hpsde.steps.landscape import Landscape
+from hpsde.steps.latent import Latent
+from hpsde.steps.numbering import Numbers
+from hpsde.steps.rollouts import NEWEST, Data
+from hpsde.steps.scouting import NARROW
+from hpsde.steps.state import State
+from hpsde.steps.surface import Surface
+from hpsde.steps.surface import explained as explained_by
+from hpsde.steps.weighing import return_temperature
+from hpsde.steps.weights import ImportanceWeights
+
+JUDGED = 17  # contexts of first rollouts in which the policy is compared with them:
+BEST = 0.9  # its return should come up to this quantile of theirs,
+GAINED = 0.9  # or at least so much of the way there from their median
+AGAINST = 0.005  # of the range: so near a bound is against it
+
+
+class StepInfo(NamedTuple):
+    """What a plot, a test or a doubt needs to know of one re-estimation.
+
+    explained: R^2 of the first rollouts, each predicted from all others. unexplored: share of the variance that is left
+    between the first rollouts. maxima: solutions that the model shows. width: of the widest option, in kernel lengths.
+    best_first: see `best_of_first`. outliers: rollouts whose returns are not believed. quiet: rollouts since all
+    options are narrow and none was born or died.
+    """
+
+    ess: float
+    temperature: float
+    flattening: float
+    options_kept: int
+    lower_bound: float
+    warm: bool
+    born: tuple[int, ...] = ()
+    died: tuple[int, ...] = ()
+    explained: float = float("nan")
+    maxima: int = 0
+    width: float = float("nan")
+    unexplored: float = float("nan")
+    best_first: float = float("nan")
+    outliers: int = 0
+    quiet: int = 0
+
+
+def judge(
+    data: Data,
+    seen: Data,
+    importance: ImportanceWeights,
+    found: Latent,
+    policies: LinearGaussian,
+    numbers: Numbers,
+    landscape: Landscape | None,
+    surface: Surface | None,
+    state: State,
+    settings: WeighingSettings,
+) -> StepInfo:
+    """How the step went that has led from this state to these options; `seen`: rollouts with modelled returns."""
+    width = widest(policies, found, landscape)
+    still = width < NARROW and not numbers.born and not numbers.died
+    return StepInfo(
+        ess=float(importance.ess),
+        temperature=return_temperature(data, importance, settings),
+        flattening=float(importance.flattening),
+        options_kept=int(found.kept.sum()),
+        lower_bound=found.bound,
+        warm=found.warm,
+        born=numbers.born,
+        died=numbers.died,
+        explained=explained(surface, found),
+        maxima=0 if found.found is None else found.found.separate,
+        width=width,
+        unexplored=float("nan") if found.found is None else found.found.unexplored,
+        best_first=best_of_first(data, seen),
+        outliers=data.rollouts - int(data.mask.sum()),
+        quiet=state.quiet + data.rollouts - len(state.distrusted) if still else 0,
+    )
+
+
+def explained(surface: Surface | None, found: Latent) -> float:
+    """R^2 of the first rollouts, each predicted from all others by the landscape; where there is none, or returns are
+    success or failure, what the surface explains.
+    """
+    if found.found is not None and np.isfinite(found.found.explained):
+        return found.found.explained
+    return float("nan") if surface is None else explained_by(surface)
+
+
+def judged(data: Data) -> np.ndarray:
+    """Numbers of a few first rollouts, in whose contexts the policy is compared with them."""
+    first = np.flatnonzero(data.mask & data.initial)
+    return first[gp.spread_subset(len(first), JUDGED)]
+
+
+def best_of_first(data: Data, seen: Data) -> float:
+    """A return that a policy which has gained anything exceeds in the mean over the `judged` contexts: nearly the
+    modelled one that a tenth of the first rollouts exceed, after what the context alone adds.
+
+    It is somewhat less: no policy exceeds a success that many first rollouts have.
+    """
+    first = data.mask & data.initial
+    if not first.any():
+        return float("nan")
+    typical, best = np.median(data.advantages[first]), np.quantile(seen.advantages[first], BEST)
+    level = np.mean(np.broadcast_to(data.level, first.shape)[judged(data)])
+    return float(level + typical + GAINED * (best - typical))
+
+
+def share_outside(data: Data) -> float:
+    """Share of the policy's newest rollouts that lie against or beyond the bounds of a uniform initial policy."""
+    own = np.flatnonzero(data.mask & ~data.initial)[-NEWEST:]
+    if data.range is None or not len(own):
+        return float("nan")
+    low, high = data.range
+    near = AGAINST * (high - low)
+    return float(np.mean(np.any((data.parameters[own] < low + near) | (data.parameters[own] > high - near), axis=1)))
+
+
+def widest(policies: LinearGaussian, found: Latent, landscape: Landscape | None) -> float:
+    """The largest standard deviation of an option along what the return sees, in kernel lengths."""
+    if landscape is None:
+        return float("nan")
+    V = landscape.view.V
+    variance = np.einsum("dk,ode,ek->ok", V, np.asarray(policies.Sigma)[found.kept], V)
+    return float(np.sqrt(variance.max()))

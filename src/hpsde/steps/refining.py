@@ -1,0 +1,69 @@
+"""Options at the optima of local models of the return (refinement.py): in which contexts, and whether they rise."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+
+from hpsde.steps import discovery, gaussian, refinement, valleys
+from hpsde.steps.configuration import TrainingSettings
+from hpsde.steps.gaussian import LinearGaussian
+from hpsde.steps.landscape import Landscape, View
+from hpsde.steps.latent import Latent, Shown
+from hpsde.steps.rollouts import Data
+from hpsde.steps.state import State
+
+
+def refine_options(
+    policies: LinearGaussian,
+    data: Data,
+    found: Latent,
+    landscape: Landscape | None,
+    shown: Shown | None,
+    state: State,
+    settings: TrainingSettings,
+) -> LinearGaussian:
+    """The options at the optima that local models of the return show, where settings ask for it.
+
+    Success or failure has no optimum beside which it is nearly quadratic.
+    """
+    if not settings.refine or landscape is None or shown is None or landscape.binary:
+        return policies
+    model = shown.model
+    heights = option_heights(data, policies, found.kept, landscape.view, model)
+    good = good_contexts(heights, data.mask, model)
+    old = np.zeros_like(found.kept) if state.found is None or state.kept is None else state.kept.copy()
+    if found.found is not None and found.new:
+        old &= ~found.found.born
+    belongs, arrays = found.responsibilities > 0.5, (data.features, data.parameters, data.advantages)
+    refined = refinement.refine(
+        policies, state.options, found.kept, old, belongs, good, *arrays, data.features[data.mask]
+    )
+    # A local model can be of something else than the solution: an option does not fall by the depth of a valley.
+    after = option_heights(data, refined, found.kept, landscape.view, model)
+    before, after = (np.where(good, np.minimum(each, landscape.warp.scores[-1]), 0.0) for each in (heights, after))
+    fallen = np.sum(before - after, axis=1) > valleys.DEPTH * model.temperature * good.sum(axis=1)
+    return gaussian.where(fallen, policies, refined)
+
+
+def option_heights(
+    data: Data, policies: LinearGaussian, kept: np.ndarray, view: View, model: valleys.Model
+) -> np.ndarray:
+    """Scores of the options' means in the landscape, in the rollouts' contexts [O, N]; -inf: there is no option."""
+    y = np.asarray(gaussian.means(policies, jnp.asarray(data.features)))[kept] @ view.V
+    heights = np.full((len(kept), len(data.mask)), -np.inf)
+    heights[kept] = valleys.heights(model, y, data.contexts)
+    return heights
+
+
+def good_contexts(heights: np.ndarray, mask: np.ndarray, model: valleys.Model) -> np.ndarray:
+    """In which rollouts' contexts each option is nearly as good, beside the best, as anywhere [O, N].
+
+    By the landscape, which keeps the view of the first rollouts. The gate's process resolves the best returns ever more
+    finely: to it, what an option has still to gain looks like a context in which it is no good.
+    """
+    best = np.minimum(heights.max(axis=0), model.highest)
+    tolerance = discovery.tolerance(best, model.temperature, float(model.process.mean))
+    behind = (best - heights) / np.maximum(tolerance, 1e-300)
+    least = np.maximum(behind[:, mask].min(axis=1, keepdims=True), 0.0)
+    return (behind <= least + 1.0) & mask & np.isfinite(behind)

@@ -1,0 +1,45 @@
+"""When solutions are sought, and by which density estimation (latent.py has these)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hpsde.base.shapes import Array
+from hpsde.steps import discovery, latent
+from hpsde.steps.configuration import LatentSettings
+from hpsde.steps.discovery import Found
+from hpsde.steps.landscape import Landscape
+from hpsde.steps.latent import Latent, Shown
+from hpsde.steps.rollouts import Data
+from hpsde.steps.state import State
+from hpsde.steps.weights import ImportanceWeights
+
+SEARCH_GROWTH = 1.1  # of the number of rollouts before solutions are sought again
+
+
+def find_options(
+    key: Array,
+    data: Data,
+    landscape: Landscape | None,
+    shown: Shown | None,
+    importance: ImportanceWeights,
+    state: State,
+    settings: LatentSettings,
+) -> Latent:
+    """p(o | s_i, xi_i) by the chosen density estimation; where nothing is known, one option has all rollouts."""
+    if settings.density != "options":
+        return latent.estimate_density(key, data, importance, state.mixture, settings)
+    if landscape is None or shown is None:
+        return latent.nothing_known(data, settings)
+    fresh = landscape is not state.landscape
+    if state.found is not None and not fresh and not is_due(data, state.found, state.searched):
+        return latent.as_found(data, state.found)
+    last = None
+    if state.found is not None and state.options is not None and state.kept is not None:
+        last = discovery.Last(state.options, state.kept, state.found.absent)
+    return latent.find_solutions(key, data, landscape, shown, fresh, importance, last, settings)
+
+
+def is_due(data: Data, found: Found, searched: int) -> bool:
+    """Whether solutions are to be sought again: there are more rollouts, or the last search has changed something."""
+    return bool(np.any(found.born | found.died | found.absent)) or int(data.mask.sum()) >= SEARCH_GROWTH * searched

@@ -1,0 +1,127 @@
+"""Every option's policy: by policy search on its own rollouts, as wide as noise asks for, and by the modelled return.
+
+options.py and model_step.py with what the learner knows.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hpsde.base.shapes import Array
+from hpsde.steps import discovery, gaussian, model_step, options
+from hpsde.steps.configuration import TrainingSettings
+from hpsde.steps.gaussian import LinearGaussian
+from hpsde.steps.landscape import Landscape, signal
+from hpsde.steps.latent import Latent
+from hpsde.steps.refinement import NOISE_SHARE
+from hpsde.steps.rollouts import NEWEST, Data
+from hpsde.steps.state import State
+from hpsde.steps.surface import Surface
+
+LEAST_EFFECTIVE = 5.0  # samples that an option's policy search needs; with fewer it is as the mixture has it
+WIDEST = 0.5  # exploration that noise asks for, in kernel lengths
+VARIANCE_FLOOR = 1e-6  # least variance of an option, in units of the first rollouts' variance
+
+_fit_options = functools.partial(jax.jit, static_argnames=("update", "epsilon", "support", "ridge", "variance_floor"))(
+    options.fit_options
+)
+
+
+def train_options(
+    data: Data, found: Latent, weighted: np.ndarray, state: State, settings: TrainingSettings
+) -> LinearGaussian:
+    """Every option's policy by the chosen policy search on the samples that belong to it.
+
+    A new solution that has hardly any rollouts yet has the policy of the mixture, an older one stays as it is; where
+    nothing is known, the one option is as wide as the initial policy.
+    """
+    base = weighted if settings.base == "weighted" else found.responsibilities
+    # Options are worse at the edge of the contexts: that REPS keeps the mean alone would draw them to the middle.
+    squares = data.contexts**2 if settings.match_squares else data.contexts[:, :0]
+    total = weighted.sum(axis=1)
+    policies = _fit_options(
+        jnp.asarray(np.where(data.mask, data.advantages, 0.0)),
+        jnp.asarray(data.features),
+        jnp.asarray(np.hstack([data.features, squares])),
+        jnp.asarray(data.parameters),
+        jnp.asarray(base),
+        jnp.asarray(weighted),
+        jnp.asarray(found.kept & (total > 1e-300)),
+        update=settings.update,
+        epsilon=settings.epsilon,
+        support=settings.support,
+        ridge=settings.ridge,
+        variance_floor=VARIANCE_FLOOR,
+    )
+    if settings.density != "options":
+        return policies
+    if found.found is None:
+        wide = jnp.broadcast_to(jnp.eye(data.parameters.shape[1]), policies.Sigma.shape)
+        return LinearGaussian(jnp.zeros_like(policies.b), jnp.zeros_like(policies.w), wide)
+    few = found.kept & (total**2 < LEAST_EFFECTIVE * np.sum(weighted**2, axis=1))
+    few |= found.kept & ~(total > 1e-300)
+    own = discovery.component_policies(found.found, settings.max_options)
+    if state.found is not None and state.options is not None:
+        own = gaussian.where(found.found.born, own, gaussian.cut(state.options, None))
+    return gaussian.where(few, own, policies)
+
+
+def widen_options(
+    policies: LinearGaussian,
+    data: Data,
+    seen: Data,
+    found: Latent,
+    landscape: Landscape | None,
+    surface: Surface | None,
+) -> LinearGaussian:
+    """The options, as wide as noise asks for; `seen` are the rollouts with their modelled returns."""
+    if landscape is None or surface is None:
+        return policies
+    wider = explored(data, seen, found.responsibilities, landscape, surface)
+    return policies._replace(Sigma=policies.Sigma + wider)
+
+
+def explored(
+    data: Data, seen: Data, responsibilities: np.ndarray, landscape: Landscape, surface: Surface
+) -> np.ndarray:
+    """Covariance [O, D, D] that an option explores with at least: over a way on which the return changes by a share of
+    its noise, up to WIDEST kernel lengths.
+
+    Over a much shorter way nothing is learned. What the process takes for noise may be a rough return: noise is no more
+    than what an option's newest rollouts differ from the model by.
+    """
+    hyperparameters = surface.process.hyperparameters
+    noise = 0.0 if surface.binary else float(jnp.exp(hyperparameters.log_noise - hyperparameters.log_signal))
+    share = np.full(len(responsibilities), noise)
+    squares = (data.returns - seen.returns) ** 2 / signal(landscape) ** 2
+    for o, belongs in enumerate(responsibilities > 0.5):
+        own = np.flatnonzero(data.mask & ~data.initial & belongs)[-NEWEST:]
+        if len(own) > 1:
+            share[o] = min(noise, float(np.sqrt(np.mean(squares[own]))))
+    L = landscape.view.L
+    return np.minimum(WIDEST, NOISE_SHARE * share)[:, None, None] ** 2 * (L.T @ L)[None]
+
+
+def improve_options(
+    key: Array,
+    policies: LinearGaussian,
+    data: Data,
+    found: Latent,
+    weighted: np.ndarray,
+    surface: Surface | None,
+    settings: TrainingSettings,
+) -> LinearGaussian:
+    """The options after a step on the modelled return (model_step.py), where settings ask for it.
+
+    One without rollouts moves in all contexts.
+    """
+    if surface is None or not settings.model_step:
+        return policies
+    weighted = np.where(weighted.sum(axis=1, keepdims=True) > 0.0, weighted, data.mask / data.mask.sum())
+    axes = jnp.eye(data.joint.shape[1]) if surface.axes is None else surface.axes
+    arrays = (jnp.asarray(each) for each in (found.kept, data.contexts, data.features, weighted))
+    return model_step.improve(key, surface.process, axes, policies, *arrays)
