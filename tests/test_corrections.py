@@ -13,6 +13,7 @@ import stored
 from hpsde.cli import main
 from hpsde.runs.backup import check
 from hpsde.runs.far_returns import far_returns, may_be_far
+from hpsde.runs.ledger import option_lives
 from hpsde.runs.run import Asked
 
 WRONG = 1000.0
@@ -374,3 +375,14 @@ def test_a_rollout_that_is_damaged_beyond_that_is_not(run):
     with pytest.raises(hpsde.FileFormatError, match="parameters of rollout 2 has 1 bytes"):
         run.correct(2, drop=True)
     assert run.store.events() == []
+
+
+def test_no_option_lives_on_that_the_last_step_has_not():
+    """A learner that begins again in other units, as it may after a correction, says of nobody that they died."""
+    records = [
+        {"rollouts": 19, "numbers": [1, 2], "born": [1, 2], "died": []},
+        {"rollouts": 23, "numbers": [1], "born": [1], "died": []},
+        {"rollouts": 27, "numbers": [1, 4], "born": [4], "died": []},
+    ]
+    lives = {life["number"]: (life["born"], life["died"]) for life in option_lives(records)}
+    assert lives == {1: (23, None), 2: (19, 23), 4: (27, None)}

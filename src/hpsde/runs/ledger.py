@@ -242,9 +242,10 @@ def option_lives(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for record in records:
         for number in record.get("born", []):
             lives[number] = {"number": number, "born": record.get("rollouts"), "died": None}
-        for number in record.get("died", []):
-            if number in lives:
-                lives[number]["died"] = record.get("rollouts")
+        alive = {number for number, life in lives.items() if life["died"] is None}
+        # One who learns anew in other units has forgotten who lived before: they are gone without having died.
+        for number in alive.intersection(record.get("died", [])) | alive.difference(record.get("numbers", alive)):
+            lives[number]["died"] = record.get("rollouts")
     return list(lives.values())
 
 
