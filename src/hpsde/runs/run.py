@@ -170,6 +170,7 @@ class Run(Ledger):
         """
         rows, xi, values, _ = make_learner(self.config, self.task).check_told("add", contexts, parameters, returns)
         with self.lock.hold("add", wait=WAIT_SECONDS):
+            self._check_age()
             ids = self.store.add_given(rows, xi, values, self.config.seed, str(source))
         self.log(f"added {len(ids)} rollouts from {source}")
         return ids
