@@ -377,6 +377,22 @@ def test_a_rollout_that_is_damaged_beyond_that_is_not(run):
     assert run.store.events() == []
 
 
+def test_what_would_run_code_that_the_folder_names_is_refused_before_anything_is_written(folder, capsys):
+    """A task of one's own alone says where the first parameters come from, and learning anew needs that."""
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"problem": {"function": "nobody:task"}}))
+    (folder / "old.csv").write_text("context_1,parameter_1,return\n1,0.5,1\n")
+    corrected, others = ["correct", str(folder), "5", "--return", "1"], ["import", str(folder), str(folder / "old.csv")]
+    for arguments in (corrected, others, ["set", str(folder), "max_options=3"]):
+        assert main(arguments) == 2
+        assert "--trust" in capsys.readouterr().err
+        assert main([*arguments, "--trust"]) == 2
+        assert "nobody" in capsys.readouterr().err
+    with hpsde.Run.open(folder) as run:
+        assert run.status().events == ()
+        assert run.rollouts().returns[4] == WRONG
+
+
 def test_no_option_lives_on_that_the_last_step_has_not():
     """A learner that begins again in other units, as it may after a correction, says of nobody that they died."""
     records = [

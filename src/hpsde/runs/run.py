@@ -190,6 +190,8 @@ class Run(Ledger):
         The learning steps that had used the wrong value are done anew.
         """
         with self.lock.hold("correct", wait=WAIT_SECONDS):
+            if self.store.position()[2]:
+                make_learner(self.made_with, self.task)  # where there can be none, nothing is written down
             self.note_correction(id, value, failed=failed, drop=drop, reason=reason)
             if self.store.position()[2]:
                 self.learner()
