@@ -13,6 +13,7 @@ import stored
 from hpsde.cli import main
 from hpsde.runs.backup import check
 from hpsde.runs.far_returns import far_returns, may_be_far
+from hpsde.runs.ledger import option_lives
 from hpsde.runs.run import Asked
 
 WRONG = 1000.0
@@ -374,3 +375,30 @@ def test_a_rollout_that_is_damaged_beyond_that_is_not(run):
     with pytest.raises(hpsde.FileFormatError, match="parameters of rollout 2 has 1 bytes"):
         run.correct(2, drop=True)
     assert run.store.events() == []
+
+
+def test_what_would_run_code_that_the_folder_names_is_refused_before_anything_is_written(folder, capsys):
+    """A task of one's own alone says where the first parameters come from, and learning anew needs that."""
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"problem": {"function": "nobody:task"}}))
+    (folder / "old.csv").write_text("context_1,parameter_1,return\n1,0.5,1\n")
+    corrected, others = ["correct", str(folder), "5", "--return", "1"], ["import", str(folder), str(folder / "old.csv")]
+    for arguments in (corrected, others, ["set", str(folder), "max_options=3"]):
+        assert main(arguments) == 2
+        assert "--trust" in capsys.readouterr().err
+        assert main([*arguments, "--trust"]) == 2
+        assert "nobody" in capsys.readouterr().err
+    with hpsde.Run.open(folder) as run:
+        assert run.status().events == ()
+        assert run.rollouts().returns[4] == WRONG
+
+
+def test_no_option_lives_on_that_the_last_step_has_not():
+    """A learner that begins again in other units, as it may after a correction, says of nobody that they died."""
+    records = [
+        {"rollouts": 19, "numbers": [1, 2], "born": [1, 2], "died": []},
+        {"rollouts": 23, "numbers": [1], "born": [1], "died": []},
+        {"rollouts": 27, "numbers": [1, 4], "born": [4], "died": []},
+    ]
+    lives = {life["number"]: (life["born"], life["died"]) for life in option_lives(records)}
+    assert lives == {1: (23, None), 2: (19, 23), 4: (27, None)}

@@ -130,6 +130,19 @@ def test_what_options_have_earned_stands_beside_their_lives(iterations):
     assert [(text.get_text(), text.xy) for text in axes.texts] == [("0.25 (12)", (30, 1))]
 
 
+def test_rollouts_are_counted_in_whole_numbers(iterations):
+    """Matplotlib's own ticks between 40 and 60 are 42.5, 45, ..."""
+    few = iterations | {"rollouts": np.array([40.0, 50.0, 60.0]), "options_kept": np.ones(3)}
+    drawn = Figure().subplots(1, 3)
+    plots.draw_returns(drawn[0], few)
+    plots.draw_option_count(drawn[1], few)
+    plots.draw_option_lives(drawn[2], few, [{"number": 1, "born": 40, "died": None}])
+    assert drawn[2].get_title().startswith("1 option kept")
+    for axes in drawn:
+        ticks = axes.get_xticks()
+        np.testing.assert_array_equal(ticks, np.round(ticks))
+
+
 LIVES = [
     {"number": 1, "born": 25, "died": 30},
     {"number": 2, "born": 25, "died": None},

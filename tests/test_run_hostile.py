@@ -17,6 +17,7 @@ import small
 import stored
 from handmade import fields, rewrite
 from hpsde.cli import main
+from hpsde.runs.backup import check
 from hpsde.runs.config import read_config
 from hpsde.runs.state import _digest
 
@@ -196,8 +197,31 @@ def test_a_database_that_is_older_than_the_state_is_refused(learned, tmp_path):
         with pytest.raises(hpsde.FileFormatError, match=r"is older than learner.npz: it has 0 .* had made 1"):
             run.ask(small.draw_contexts(1, 1, 1))
         assert run.status().done == 64
+        given = [1.0], [0.5], 1.0
+        for write in (
+            lambda: run.tell(1, 1.0),
+            lambda: run.correct(1, 1.0),
+            lambda: run.extend(900),
+            lambda: run.add(*([part] for part in given)),
+        ):
+            with pytest.raises(hpsde.FileFormatError, match=r"is older than learner.npz: it has 0 .* had made 1"):
+                write()
+        (wrong,) = check(run)["wrong"]
+        assert "is older than learner.npz" in wrong
         (folder / "learner.npz").unlink()
         assert run.ask(small.draw_contexts(1, 1, 1))[0].id == 65
+
+
+def test_a_database_from_before_a_correction_is_refused(learned, tmp_path):
+    """As many learning steps as before, but one of them was done anew since."""
+    folder = tmp_path / "run"
+    shutil.copytree(learned, folder)
+    with hpsde.Run.open(folder) as run:
+        run.correct(1, 0.125)
+    shutil.copy(learned / "rollouts.sqlite", folder)
+    refused = pytest.raises(hpsde.FileFormatError, match=r"is older than .* it has 0 corrections .* had seen 1")
+    with hpsde.Run.open(folder) as run, refused:
+        run.ask(small.draw_contexts(1, 1, 1))
 
 
 def test_states_of_arrays_that_do_not_fit_are_learned_again_or_refused(learned, tmp_path):

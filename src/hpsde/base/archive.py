@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -41,19 +41,21 @@ def _write(file: IO[bytes], arrays: Mapping[str, np.ndarray]) -> None:
                 np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
 
 
-def read_arrays(path: Path, what: str = "a policy file", *, links: bool = False) -> dict[str, np.ndarray]:
+def read_arrays(
+    path: Path, what: str = "a policy file", *, links: bool = False, only: Collection[str] | None = None
+) -> dict[str, np.ndarray]:
     """All arrays of the file, or FileFormatError. That there is no such file is an OSError, as usual.
 
-    links: whether the path may be a link to the file.
+    links: whether the path may be a link to the file. only: the names of those that are read.
     """
     with open(open_plain(path, links=links), "rb") as file:
         try:
-            return _read(file)
+            return _read(file, only)
         except Exception as error:  # whatever a parser says of broken bytes, the file is at fault
             raise FileFormatError(f"{path} is not {what}, or is damaged: {error}") from error
 
 
-def _read(file: IO[bytes]) -> dict[str, np.ndarray]:
+def _read(file: IO[bytes], only: Collection[str] | None) -> dict[str, np.ndarray]:
     size = os.fstat(file.fileno()).st_size
     with zipfile.ZipFile(file) as archive:
         members = archive.infolist()
@@ -65,7 +67,8 @@ def _read(file: IO[bytes]) -> dict[str, np.ndarray]:
         for name, member in zip(names, members, strict=True):
             if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
                 raise ValueError(f"its member {name} is compressed or encrypted")
-        return {name: _array(name, archive.read(member)) for name, member in zip(names, members, strict=True)}
+        wanted = [(name, each) for name, each in zip(names, members, strict=True) if only is None or name in only]
+        return {name: _array(name, archive.read(member)) for name, member in wanted}
 
 
 def _array(name: str, content: bytes) -> np.ndarray:

@@ -38,11 +38,13 @@ class Command:
     """Learn nothing from it."""
     reason: Annotated[str | None, tyro.conf.arg(metavar="TEXT", help_behavior_hint="")] = None
     """Why it is corrected, for the books."""
+    trust: bool = False
+    """The code that the folder names may run: only a run of a task of your own needs it."""
 
     def __call__(self) -> None:
         """Correct it, and say where the run stands."""
         from hpsde.runs.run import Run
 
-        with Run.open(self.folder) as run:
+        with Run.open(self.folder, trust=self.trust) as run:
             run.correct(self.id, self.value, failed=self.failed, drop=self.drop, reason=self.reason)
             print_json(run.status().as_dict())

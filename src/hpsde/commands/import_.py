@@ -32,13 +32,15 @@ class Command:
     """The folder of the run."""
     file: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FILE")]
     """A CSV file, or with the extra `parquet` a Parquet file."""
+    trust: bool = False
+    """The code that the folder names may run: only a run of a task of your own needs it."""
 
     def __call__(self) -> None:
         """Take it in, and say where the run stands."""
         from hpsde.runs.run import Run
         from hpsde.runs.tables import read_table
 
-        with Run.open(self.folder) as run:
+        with Run.open(self.folder, trust=self.trust) as run:
             table = read_table(self.file, run.config.context_size, run.config.parameter_size)
             run.add(table.contexts, table.parameters, table.returns, source=str(self.file))
             if table.skipped:

@@ -30,6 +30,8 @@ class Command:
     """The folder of the run."""
     settings: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="NAME=VALUE...")]
     """Settings and their new values."""
+    trust: bool = False
+    """The code that the folder names may run: only a run of a task of your own needs it."""
 
     def __call__(self) -> None:
         """Write it down, and say where the run stands."""
@@ -38,6 +40,6 @@ class Command:
 
         if not self.settings:
             raise InputError("expected settings as NAME=VALUE, like max_options=6; got none")
-        with Run.open(self.folder) as run:
+        with Run.open(self.folder, trust=self.trust) as run:
             run.set(**dict(map(parse_setting, self.settings)))
             print_json(run.status().as_dict())

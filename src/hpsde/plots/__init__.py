@@ -168,6 +168,8 @@ def draw_returns(axes: Axes, iterations: Mapping[str, np.ndarray], best: float |
 
     A dashed line is the best possible mean return, where it is known.
     """
+    from matplotlib.ticker import MaxNLocator
+
     rollouts, greedy = iterations["rollouts"], iterations.get("greedy_mean_return")
     if best is not None:
         axes.axhline(best, color="black", linewidth=0.8, linestyle=(0, (4, 3)), label="best possible")
@@ -183,6 +185,7 @@ def draw_returns(axes: Axes, iterations: Mapping[str, np.ndarray], best: float |
         label="rollouts of the iteration",
     )
     axes.set(xlabel="rollouts", ylabel="mean return")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _legend_above(axes: Axes) -> None:
@@ -198,6 +201,7 @@ def draw_option_count(axes: Axes, iterations: Mapping[str, np.ndarray]) -> None:
     axes.step(iterations["rollouts"], kept, where="post", color=COLOURS[0], marker="o", markersize=3)
     axes.set(xlabel="rollouts", ylabel="options kept", ylim=(0, max(kept.max(initial=1.0) * 1.15, 1.5)))
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=2))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def draw_births_and_deaths(axes: Axes, lives: Sequence[Mapping[str, Any]]) -> None:
@@ -252,6 +256,8 @@ def draw_option_lives(
             }
             axes.annotate(earned[number], (end, number), annotation_clip=False, **at_the_end)
     kept, right = int(iterations["options_kept"][-1]), "; right: mean of newest rollouts" if earned else ""
-    axes.set(xlabel="rollouts", ylabel="option", title=f"{kept} options kept; x: died{right}")
+    title = f"{kept} option{'s' if kept != 1 else ''} kept; x: died{right}"
+    axes.set(xlabel="rollouts", ylabel="option", title=title)
     axes.set_ylim(0.3, max(life["number"] for life in lives) + 0.7)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -10,6 +10,7 @@ from hpsde.base.plain_files import open_plain
 from hpsde.base.replacing import replaced
 from hpsde.errors import HpsdeError, StorageError
 from hpsde.policy.file import load_policy
+from hpsde.runs.age import check_age
 from hpsde.runs.faults import faults
 from hpsde.runs.files import write_json
 from hpsde.runs.folder import CONFIG, DATABASE, POLICY, STATE, prepare_folder
@@ -42,8 +43,8 @@ def _copy(path: Path, to: Path) -> None:
 def check(run: Ledger) -> dict[str, Any]:
     """What was read without fault of a run that could be opened, and what is `wrong` with the rest.
 
-    Every page of the database, every row, learning step and event, and the policy. The learner's state
-    follows from these: where it is damaged it is made again.
+    Every page of the database, every row, learning step and event, and the policy; and whether the database is older
+    than the learner's state. This follows from the rest: where it is damaged it is made again.
     """
     wrong = faults(run.store)
     read: dict[str, Any] = {"rollouts": None, "steps": None, "events": None, "policy": None}
@@ -59,4 +60,8 @@ def check(run: Ledger) -> dict[str, Any]:
     attempt("events", lambda: len(run.store.events()))
     if (run.folder / POLICY).exists():
         attempt("policy", lambda: len(load_policy(run.folder / POLICY).options))
+    try:
+        check_age(run.store, run.made_with.run, run.folder / STATE)
+    except HpsdeError as error:
+        wrong.append(str(error))
     return read | {"wrong": list(dict.fromkeys(wrong))}

@@ -15,11 +15,12 @@ import numpy as np
 from hpsde.base.checks import LARGEST, as_numbers, check_count, check_rows, usable_numbers
 from hpsde.base.plain_files import open_plain
 from hpsde.errors import FarReturnWarning, FileFormatError, InputError, RunLockedError
+from hpsde.runs.age import check_age
 from hpsde.runs.arrays import Rows
 from hpsde.runs.config import RunConfig, read_config
 from hpsde.runs.events import EXTENDED, added_count
 from hpsde.runs.far_returns import LEAST, far_returns, may_be_far
-from hpsde.runs.folder import CONFIG, DATABASE, LOCK, LOG, check_files, check_parts
+from hpsde.runs.folder import CONFIG, DATABASE, LOCK, LOG, STATE, check_files, check_parts
 from hpsde.runs.lock import WAIT_SECONDS, RunLock
 from hpsde.runs.plans import planned
 from hpsde.runs.store import Store
@@ -75,6 +76,7 @@ class Ledger:
         self.lock = RunLock(folder / LOCK)
         self.store = Store(folder / DATABASE, config.context_size, config.parameter_size, self.lock)
         self.config = planned(config, self.store.events())
+        self._whole = False  # whether the database is known to be no old copy
 
     @classmethod
     def open(cls: type[Kind], folder: str | Path, *, task: Any = None, trust: bool = False) -> Kind:
@@ -140,6 +142,7 @@ class Ledger:
                 f"{self.folder} is being run by process {self.lock.holder().get('process', '?')}, which tells its "
                 "rollouts itself"
             )
+        self._check_age()
         returns = {number: value for number, value, _, _ in outcomes if value is not None}
         far = self._far(list(returns), np.array(list(returns.values()))) if returns else []
         self.store.tell(outcomes)
@@ -173,6 +176,7 @@ class Ledger:
             outcome: tuple[float | None, str | None] = float(_returns([value], 1)[0]), None
         else:
             outcome = None, f"dropped: {why or 'no reason given'}" if drop else str(failed) or "no reason given"
+        self._check_age()
         self.store.correct(number, *outcome, why, drop)
         self.log(f"corrected rollout {number}: {outcome[1] or outcome[0]}")
 
@@ -195,9 +199,16 @@ class Ledger:
             if check_count("rollouts", rollouts, 2) < before:
                 raise InputError(f"rollouts: this run has {before}; expected at least as many, got {rollouts}")
             if rollouts > before:
+                self._check_age()
                 self.store.add_event(EXTENDED, {"rollouts": int(rollouts), "before": before})
                 self.log(f"extended from {before} to {rollouts} rollouts")
             self.config = planned(self.made_with, self.store.events())
+
+    def _check_age(self) -> None:
+        """An error where the database is an old copy: what is written to it is lost when the right one returns."""
+        if not self._whole:
+            check_age(self.store, self.made_with.run, self.folder / STATE)
+            self._whole = True
 
     def status(self) -> Status:
         """Where the run stands. Changes nothing, and can be asked while the run is running."""
@@ -242,9 +253,10 @@ def option_lives(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for record in records:
         for number in record.get("born", []):
             lives[number] = {"number": number, "born": record.get("rollouts"), "died": None}
-        for number in record.get("died", []):
-            if number in lives:
-                lives[number]["died"] = record.get("rollouts")
+        alive = {number for number, life in lives.items() if life["died"] is None}
+        # One who learns anew in other units has forgotten who lived before: they are gone without having died.
+        for number in alive.intersection(record.get("died", [])) | alive.difference(record.get("numbers", alive)):
+            lives[number]["died"] = record.get("rollouts")
     return list(lives.values())
 
 

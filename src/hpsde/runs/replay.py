@@ -15,6 +15,7 @@ import numpy as np
 from hpsde.errors import FileFormatError, HpsdeError
 from hpsde.learners.ask_tell import Learner
 from hpsde.policy.doubt_entries import doubt_entries
+from hpsde.runs.age import check_age
 from hpsde.runs.arrays import Rows
 from hpsde.runs.config import RunConfig
 from hpsde.runs.events import Event, outdated_from, revision
@@ -40,6 +41,7 @@ def load_learner(store: Store, config: RunConfig, task: Any, state: Path) -> Loa
 
     `config` is what was planned at first.
     """
+    check_age(store, config.run, state)
     rows, (_, _, steps) = store.used_rows(), store.position()
     events = store.events()
     config = planned_first(config, events)
@@ -49,17 +51,10 @@ def load_learner(store: Store, config: RunConfig, task: Any, state: Path) -> Loa
             raise FileFormatError(f"{state} is from before a correction")
         load_state(learner, state, state_origin(store, config))
         known = learner.info.updates
-        if known <= steps and learner.info.rollouts != int((rows.step <= known).sum()):
+        if known > steps or learner.info.rollouts != int((rows.step <= known).sum()):
             raise FileFormatError(f"{state} does not belong to these rollouts")
     except (FileFormatError, OSError):
         learner, known = learner_of(config, task), 0
-    if known > steps:
-        raise FileFormatError(
-            f"{store.path} is older than {state.name}: it has {steps} learning steps, the learner had made {known}. "
-            f"It is an old copy, or one without {store.path.name}-wal, and rollouts are missing. Put the whole "
-            f"database in its place, both files; if what is missing is lost for good, remove {state.name} to go on "
-            f"from step {steps}: numbers of lost rollouts are then given again"
-        )
     given = store, rows, events, steps
     try:
         return Loaded(learner, known, _go_through(learner, known, *given))

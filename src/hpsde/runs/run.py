@@ -170,6 +170,7 @@ class Run(Ledger):
         """
         rows, xi, values, _ = learner_of(self.config, self.task).check_told("add", contexts, parameters, returns)
         with self.lock.hold("add", wait=WAIT_SECONDS):
+            self._check_age()
             ids = self.store.add_given(rows, xi, values, self.config.seed, str(source))
         self.log(f"added {len(ids)} rollouts from {source}")
         return ids
@@ -189,6 +190,8 @@ class Run(Ledger):
         The learning steps that had used the wrong value are done anew.
         """
         with self.lock.hold("correct", wait=WAIT_SECONDS):
+            if self.store.position()[2]:
+                learner_of(self.made_with, self.task)  # where there can be none, nothing is written down
             self.note_correction(id, value, failed=failed, drop=drop, reason=reason)
             if self.store.position()[2]:
                 self.learner()
