@@ -362,7 +362,7 @@ def test_single_asks_do_not_repeat_a_climb_before_the_next_learning_step():
     for _ in range(2):
         step(learner)
     learner.policy  # noqa: B018 - learns
-    wanted = learner._frame.units.raw_parameters(learner._memory.climbs)
+    wanted = learner._frame.units.raw_parameters(learner._state.climbs)
     assert len(wanted) >= 2
     seen = []
     for _ in range(len(wanted) + 3):
@@ -387,17 +387,17 @@ def test_noisy_returns_are_not_climbed():
     learner = make()
     step(learner, 128, noisy)
     learner.policy  # noqa: B018 - learns
-    assert len(learner._memory.climbs) == 2
+    assert len(learner._state.climbs) == 2
     step(learner, 8, noisy)
     learner.policy  # noqa: B018 - learns
-    assert len(learner._memory.climbs) == 0
+    assert len(learner._state.climbs) == 0
 
 
 def test_climbs_go_where_options_are_refined_only():
     learner = make(refine=False)
     step(learner, 128)
     learner.policy  # noqa: B018 - learns
-    assert len(learner._memory.climbs) == 0
+    assert len(learner._state.climbs) == 0
     assert SIZES["max_options"] <= climbers.MOST
 
 
