@@ -197,7 +197,7 @@ def test_a_new_hill_takes_a_slot_that_nobody_had(surveyed):
 
 def test_without_known_hills_options_stay_as_they_are(surveyed):
     data, climbs = surveyed
-    none = climbs._replace(rows=climbs.rows[:0], widths=climbs.widths[:0], rising=climbs.rising[:0])
+    none = climbs._replace(rows=climbs.rows[:0], widths=climbs.widths[:0])
     found = nobody(data)
     assert hold(found, data, none, None, np.zeros((0, 2))) is found
 
@@ -239,23 +239,6 @@ def test_options_stand_on_the_tops_of_their_hills(surveyed):
     # No option, no hill: nothing changes.
     assert_array_equal(placed.b[1], means[1])
     assert_allclose(placed.Sigma[1], 0.16 * np.eye(2))
-
-
-def test_an_option_that_is_known_more_closely_stays_until_the_top_is_reached(surveyed):
-    data, climbs = surveyed
-    found = by_nearest(data, {2: CENTRES[0]})
-    top, width = data.parameters[climbs.rows[0]], 0.01
-    for away, deviation, rising, stays in (
-        (0.9 * NEAR, 1.9 * width, True, True),
-        (0.9 * NEAR, 1.9 * width, False, False),
-        (1.1 * NEAR, 1.9 * width, True, False),
-        (0.9 * NEAR, 2.1 * width, True, False),
-    ):
-        wide = climbs._replace(widths=np.full(3, width), rising=np.full(3, rising))
-        means = np.tile(top + np.array([away, 0.0]), (4, 1))
-        placed = on_tops(policies_at(means, deviation), data, found, wide)
-        assert_array_equal(placed.b[2], means[2] if stays else top)
-        assert_allclose(placed.Sigma[2], (deviation if stays else width) ** 2 * np.eye(2))
 
 
 # ---------------------------------------------------------------- the learner

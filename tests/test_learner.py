@@ -67,7 +67,7 @@ def test_rollouts_are_recorded_as_they_came(learned):
 
 def test_density_of_a_proposal_is_that_of_the_options_it_mixes():
     """Without contexts the gate is one distribution over options: its decisions' shares."""
-    learner = small.run(small.make(0, 2, scouts=0.0), rounds=(128,))
+    learner = small.run(small.make(0, 2, scouts=0.0, refine=False), rounds=(128,))
     policy = learner.policy
     proposal = learner.ask(count=32)
     shares = np.bincount(proposal.option, minlength=len(policy.options)) / 32

@@ -25,14 +25,12 @@ NEAR = 0.1  # deviations of the first rollouts: an option so near a top stands o
 class Climbs(NamedTuple):
     """The known hills that are solutions, the highest first, and the rollouts to do next.
 
-    rows [H]: of the hills' highest rollouts; widths [H]: how far from these the tops may be; rising [H]: whether more
-    is to gain than is worth a rollout. places [n, D]: parameters of the next rollouts; summits [n]: rows of the highest
-    rollouts of their hills.
+    rows [H]: of the hills' highest rollouts; widths [H]: how far from these the tops may be. places [n, D]: parameters
+    of the next rollouts; summits [n]: rows of the highest rollouts of their hills.
     """
 
     rows: np.ndarray
     widths: np.ndarray
-    rising: np.ndarray
     places: np.ndarray
     summits: np.ndarray
 
@@ -55,7 +53,7 @@ def survey(data: Data, temperature: float, looks: dict[bytes, Seen]) -> Climbs |
         return None
     nothing = np.zeros(0, dtype=int)
     if len(again):
-        return Climbs(nothing, np.zeros(0), nothing > 0, x[again], usable[again])
+        return Climbs(nothing, np.zeros(0), x[again], usable[again])
     best = float(y.max())
     least = best - float(discovery.tolerance(np.array([best]), temperature, ground.typical)[0])
     hills = climbing.find_hills(ground, least, valleys.DEPTH * temperature, MOST)
@@ -64,7 +62,6 @@ def survey(data: Data, temperature: float, looks: dict[bytes, Seen]) -> Climbs |
     return Climbs(
         rows=usable[[each.row for each in tops]],
         widths=np.array([each.width for each in tops]),
-        rising=np.array([each.next is not None for each in tops], dtype=bool),
         places=np.array([each.next for each in going]).reshape(-1, size),
         summits=usable[[each.row for each in going]],
     )
@@ -113,20 +110,13 @@ def nearest(data: Data, kept: np.ndarray, points: dict[int, np.ndarray]) -> Late
 
 
 def on_tops(policies: LinearGaussian, data: Data, found: Latent, climbs: Climbs) -> LinearGaussian:
-    """The options on the tops of their hills. As long as a hill rises, an option that refinement knows more closely
-    stays where that has it; a top that is reached is measured, and refinement's optimum is not.
-    """
+    """The options on the highest rollouts of their hills: these are measured, and no optimum of a model is."""
     b, w, Sigma = (np.array(each) for each in policies[:3])
     placed = np.zeros(len(b), dtype=bool)
-    for row, width, rising in zip(climbs.rows.tolist(), climbs.widths.tolist(), climbs.rising.tolist(), strict=True):
+    for row, width in zip(climbs.rows.tolist(), climbs.widths.tolist(), strict=True):
         o = int(found.responsibilities[:, row].argmax())
-        if not found.kept[o] or placed[o]:
-            continue
-        placed[o] = True
-        width = max(width, NARROWEST)
-        deviation = float(np.sqrt(np.linalg.eigvalsh(Sigma[o])[-1]))
-        mean = b[o] + data.features[row] @ w[o]
-        if rising and deviation <= 2.0 * width and np.linalg.norm(mean - data.parameters[row]) <= NEAR:
-            continue
-        b[o], w[o], Sigma[o] = data.parameters[row], 0.0, width**2 * np.eye(b.shape[1])
+        if found.kept[o] and not placed[o]:
+            placed[o] = True
+            b[o], w[o] = data.parameters[row], 0.0
+            Sigma[o] = max(width, NARROWEST) ** 2 * np.eye(b.shape[1])
     return policies._replace(b=jnp.asarray(b), w=jnp.asarray(w), Sigma=jnp.asarray(Sigma))
