@@ -417,3 +417,26 @@ def test_a_run_that_is_opened_again_in_the_middle_of_its_climbs_goes_on_to_the_s
     assert files[0] == files[1] == files[2]
     for other in asked[1:]:
         assert_array_equal(other, asked[0])
+
+
+def test_a_run_that_is_asked_one_by_one_repeats_no_climb(tmp_path):
+    """A run tells its learner at the next learning step: until then it says what it has asked for."""
+    run = hpsde.Run.create(
+        tmp_path / "run", initial=hpsde.Uniform(LOWEST, HIGHEST), initial_rollouts=128, rollouts=192, batch=32, seed=3
+    )
+    run.add(None, *(first := first_rollouts(128)), source="test")
+    asked = []
+    for _ in range(40):
+        (rollout,) = run.ask(count=1)
+        asked.append(rollout.parameters)
+        run.tell(rollout.id, float(returns(rollout.parameters[None])[0]))
+    asked = np.array(asked)
+    repeated = np.any(np.all(np.abs(asked[:, None] - first[0][None]) < 1e-9, axis=2), axis=1)
+    assert repeated.sum() == 2  # those show whether returns are noisy
+    assert len(np.unique(asked, axis=0)) == len(asked)
+
+
+def first_rollouts(count):
+    """Uniform parameters and their returns."""
+    parameters = np.random.default_rng(5).uniform(LOWEST, HIGHEST, (count, 2))
+    return parameters, returns(parameters)

@@ -122,6 +122,9 @@ class Learner(ABC):
         self.bounds_are_given = self.bounds is not None and not are_initial(bounds)
         if self.bounds is not None:
             self._initial = Within(self._initial, self.bounds)
+        self.pending = np.zeros(
+            (0, self.parameter_size)
+        )  # parameters that a caller has asked for, and not observed yet
         self._asked: _Asked | None = None
         self._policy: HierarchicalPolicy | None = None
         self._policy_rollouts = 0  # how many rollouts the policy was learned from

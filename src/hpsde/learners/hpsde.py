@@ -30,8 +30,6 @@ from hpsde.steps.remembering import with_slots
 from hpsde.steps.rollouts import GIVEN, INITIAL, Data, Units, fit_units
 from hpsde.steps.state import State
 
-FEWEST_HILLS = 8  # that one of is climbed by chance, where a single rollout is asked for
-
 __all__ = ["HPSDE", "Frame", "Info", "Proposal"]
 
 
@@ -87,7 +85,7 @@ class HPSDE(Learner):
         option = np.array(choose_options(key_option, policy.gate, values, temperature))
         parameters = np.array(policy.sample_options(key_noise, rows, option))
         parameters[scouts], option[scouts] = unseen, INITIAL
-        climbs = self._climbs(jax.random.fold_in(key, 3), len(rows))
+        climbs = self._climbs(len(rows))
         parameters[: len(climbs.places)], option[: len(climbs.places)] = climbs.places, climbs.option
         own, others = option != INITIAL, np.flatnonzero(option == INITIAL)
         log_density = np.zeros(len(rows))
@@ -102,28 +100,22 @@ class HPSDE(Learner):
             log_density[others] = np.nan if known is None else known
         return Proposal(parameters, option, log_density)
 
-    def _climbs(self, key: Array, count: int) -> _Climbs:
-        """At most `count` of the rollouts that climbs ask for and that were not told yet, of the highest hills first.
-
-        Somebody else may have been asked for the same ones and not have told them: some are passed over by chance.
-        """
+    def _climbs(self, count: int) -> _Climbs:
+        """At most `count` of the rollouts that climbs ask for, those of the highest hills, and none a second time."""
         frame, state, policy = self._frame, self._state, self._policy
         if frame is None or policy is None or not len(state.climbs):
             return _Climbs(np.zeros((0, self.parameter_size)), np.zeros(0, dtype=int))
         places, rollouts = frame.units.raw_parameters(state.climbs), self.rollouts
+        told = rollouts.parameters[~rollouts.failed][len(state.distrusted) :]
         # What failed leaves no trace but its parameters.
-        since = np.concatenate(
-            [rollouts.parameters[~rollouts.failed][len(state.distrusted) :], rollouts.parameters[rollouts.failed]]
-        )
-        open_to = ~np.any(np.all(places[:, None] == since[None], axis=2), axis=1)
+        done = np.concatenate([told, self.pending, rollouts.parameters[rollouts.failed]])
+        left = ~np.any(np.all(places[:, None] == done[None], axis=2), axis=1)
         known = self._initial.log_density(np.zeros((len(places), self.context_size)), places)
         if known is not None:  # what nobody's hill asks for counts as the initial policy's
-            open_to &= (state.climbing >= 0) | np.isfinite(known)
-        left = np.flatnonzero(open_to)[: max(count, FEWEST_HILLS)]
-        if len(left) > count:
-            left = np.sort(np.asarray(jax.random.permutation(key, left))[:count])
-        slots = state.climbing[left]
-        return _Climbs(places[left], np.where(slots < 0, INITIAL, np.cumsum(policy.kept)[slots] - 1))
+            left &= (state.climbing >= 0) | np.isfinite(known)
+        chosen = np.flatnonzero(left)[:count]
+        slots = state.climbing[chosen]
+        return _Climbs(places[chosen], np.where(slots < 0, INITIAL, np.cumsum(policy.kept)[slots] - 1))
 
     def _scouts(self, key: Array, rows: np.ndarray, policy: HierarchicalPolicy) -> tuple[np.ndarray, np.ndarray]:
         """Which of the contexts [N, S] scouts go out in (steps/scouting.py), and their parameters."""

@@ -139,6 +139,7 @@ class Run(Ledger):
         learner = self.learner()
         with self._forgetting():
             with self._doubting_the_state():
+                learner.pending = self._pending(learner)
                 proposal = learner.propose(rows, by_policy)
             self.store.add_asked(
                 ask=asks + 1,
@@ -160,6 +161,14 @@ class Run(Ledger):
             )
             for i in range(len(rows))
         ]
+
+    def _pending(self, learner: Learner) -> np.ndarray:
+        """Parameters [N, D] of the rollouts that the learner has proposed and not learned from yet; with contexts there
+        are no two alike.
+        """
+        if learner.context_size:
+            return learner.pending
+        return np.concatenate([self.store.open_rows().parameters, self.store.new_rows().parameters])
 
     def add(self, contexts: Any, parameters: Any, returns: Any, *, source: str = "run.add") -> range:
         """Rollouts made elsewhere, such as demonstrations or old logs: contexts [N, S] (None where S = 0), parameters
