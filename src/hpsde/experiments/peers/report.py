@@ -18,6 +18,7 @@ from hpsde.experiments.peers.tables import (
     numbers_in,
     peers_in,
     runs_text,
+    shared_numbers,
     tasks_table,
 )
 from hpsde.experiments.peers.tasks import CONTEXTS, POINTS
@@ -81,7 +82,7 @@ def _points_text(rows: Sequence[Row]) -> list[str]:
         f"the value: at 1e-1 and 1e-2 it would count more on F4. At 1e-5, {runs_text(own)}, by evaluations:",
         markdown_table(evaluations_table(own)),
         best_sentence(own),
-        f"By accuracy, with {max(numbers_in(own)):,} evaluations:",
+        f"By accuracy, with {max(shared_numbers(own)):,} evaluations:",
         markdown_table(accuracies_table(own)),
         *_by_task([row for row in rows if row["family"] == POINTS]),
     ]

@@ -56,7 +56,7 @@ def evaluations_table(rows: Sequence[Row]) -> Table:
 
 def accuracies_table(rows: Sequence[Row]) -> Table:
     """A line for every peer, a column for every accuracy, with the most evaluations."""
-    most = max(numbers_in(rows))
+    most = max(shared_numbers(rows))
     header = ("peer", *(accuracy_name(each) for each in ACCURACIES))
     lines = [
         [peer, *(_share(mean_value(of(rows, peer, most), each)) for each in ACCURACIES)] for peer in peers_in(rows)
@@ -74,10 +74,15 @@ def tasks_table(rows: Sequence[Row], number: int) -> Table:
     return ("task", *peers), lines
 
 
+def shared_numbers(rows: Sequence[Row]) -> list[int]:
+    """The numbers of evaluations that every peer was run with."""
+    return [number for number in numbers_in(rows) if all(of(rows, peer, number) for peer in peers_in(rows))]
+
+
 def best_sentence(rows: Sequence[Row]) -> str:
     """Which peer is best with the fewest and with the most evaluations, and where hpsde stands."""
-    numbers, texts = numbers_in(rows), []
-    for number in dict.fromkeys((numbers[0], numbers[-1])):
+    numbers, texts = shared_numbers(rows), []
+    for number in dict.fromkeys(numbers[:1] + numbers[-1:]):
         means = {peer: mean_value(of(rows, peer, number)) for peer in peers_in(rows)}
         best = max(means, key=lambda peer: means[peer])
         text = f"With {number:,} evaluations {best} finds most ({_share(means[best])})"
@@ -93,7 +98,7 @@ def runs_text(rows: Sequence[Row]) -> str:
 
 def _sizes(rows: Sequence[Row], peer: str) -> tuple[str, str]:
     """How many points a peer reports and how long it takes, with the most evaluations: medians."""
-    done = [row for row in of(rows, peer, max(numbers_in(rows))) if not row["error"]]
+    done = [row for row in of(rows, peer, max(shared_numbers(rows))) if not row["error"]]
     if not done:
         return "-", "-"
     points, seconds = (float(np.median([row[name] for row in done])) for name in ("options", "learner_seconds"))
