@@ -197,7 +197,7 @@ def test_a_new_hill_takes_a_slot_that_nobody_had(surveyed):
 
 def test_without_known_hills_options_stay_as_they_are(surveyed):
     data, climbs = surveyed
-    none = climbs._replace(rows=climbs.rows[:0], widths=climbs.widths[:0])
+    none = climbs._replace(rows=climbs.rows[:0], widths=climbs.widths[:0], close=climbs.close[:0])
     found = nobody(data)
     assert hold(found, data, none, None, np.zeros((0, 2))) is found
 
@@ -239,6 +239,21 @@ def test_options_stand_on_the_tops_of_their_hills(surveyed):
     # No option, no hill: nothing changes.
     assert_array_equal(placed.b[1], means[1])
     assert_allclose(placed.Sigma[1], 0.16 * np.eye(2))
+
+
+def test_an_optimum_that_is_close_and_known_to_be_stays(surveyed):
+    data, climbs = surveyed
+    found = by_nearest(data, {2: CENTRES[0]})
+    top, close = data.parameters[climbs.rows[0]], 0.01
+    near = climbs._replace(close=np.full(3, close))
+    for away, deviation, stays in (
+        (0.9 * close, 0.9 * close, True),
+        (1.1 * close, 0.9 * close, False),
+        (0.9 * close, 1.1 * close, False),
+    ):
+        means = np.tile(top + np.array([away, 0.0]), (4, 1))
+        placed = on_tops(policies_at(means, deviation), data, found, near)
+        assert_array_equal(placed.b[2], means[2] if stays else top)
 
 
 # ---------------------------------------------------------------- the learner

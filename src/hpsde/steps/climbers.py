@@ -25,12 +25,14 @@ NEAR = 0.1  # deviations of the first rollouts: an option so near a top stands o
 class Climbs(NamedTuple):
     """The known hills that are solutions, the highest first, and the rollouts to do next.
 
-    rows [H]: of the hills' highest rollouts; widths [H]: how far from these the tops may be. places [n, D]: parameters
-    of the next rollouts; summits [n]: rows of the highest rollouts of their hills.
+    rows [H]: of the hills' highest rollouts; widths [H]: how far from these the tops may be; close [H]: how near to
+    these no more is lost than a rollout is worth. places [n, D]: parameters of the next rollouts; summits [n]: rows of
+    the highest rollouts of their hills.
     """
 
     rows: np.ndarray
     widths: np.ndarray
+    close: np.ndarray
     places: np.ndarray
     summits: np.ndarray
 
@@ -53,7 +55,7 @@ def survey(data: Data, temperature: float, looks: dict[bytes, Seen]) -> Climbs |
         return None
     nothing = np.zeros(0, dtype=int)
     if len(again):
-        return Climbs(nothing, np.zeros(0), x[again], usable[again])
+        return Climbs(nothing, np.zeros(0), np.zeros(0), x[again], usable[again])
     best = float(y.max())
     least = best - float(discovery.tolerance(np.array([best]), temperature, ground.typical)[0])
     hills = climbing.find_hills(ground, least, valleys.DEPTH * temperature, MOST)
@@ -62,6 +64,7 @@ def survey(data: Data, temperature: float, looks: dict[bytes, Seen]) -> Climbs |
     return Climbs(
         rows=usable[[each.row for each in tops]],
         widths=np.array([each.width for each in tops]),
+        close=np.array([each.close for each in tops]),
         places=np.array([each.next for each in going]).reshape(-1, size),
         summits=usable[[each.row for each in going]],
     )
@@ -110,13 +113,18 @@ def nearest(data: Data, kept: np.ndarray, points: dict[int, np.ndarray]) -> Late
 
 
 def on_tops(policies: LinearGaussian, data: Data, found: Latent, climbs: Climbs) -> LinearGaussian:
-    """The options on the highest rollouts of their hills: these are measured, and no optimum of a model is."""
+    """The options on the highest rollouts of their hills, which are measured; an optimum that refinement shows is taken
+    where it is so close to that rollout that it cannot be worse by what a rollout is worth.
+    """
     b, w, Sigma = (np.array(each) for each in policies[:3])
     placed = np.zeros(len(b), dtype=bool)
-    for row, width in zip(climbs.rows.tolist(), climbs.widths.tolist(), strict=True):
+    for row, width, close in zip(climbs.rows.tolist(), climbs.widths.tolist(), climbs.close.tolist(), strict=True):
         o = int(found.responsibilities[:, row].argmax())
-        if found.kept[o] and not placed[o]:
-            placed[o] = True
+        if not found.kept[o] or placed[o]:
+            continue
+        placed[o] = True
+        away = np.linalg.norm(b[o] + data.features[row] @ w[o] - data.parameters[row])
+        if max(away, float(np.sqrt(np.linalg.eigvalsh(Sigma[o])[-1]))) > close:
             b[o], w[o] = data.parameters[row], 0.0
             Sigma[o] = max(width, NARROWEST) ** 2 * np.eye(b.shape[1])
     return policies._replace(b=jnp.asarray(b), w=jnp.asarray(w), Sigma=jnp.asarray(Sigma))

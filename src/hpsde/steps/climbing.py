@@ -75,14 +75,15 @@ class Ground(NamedTuple):
 
 
 class Hill(NamedTuple):
-    """The row of its highest rollout, what is known of it, the rollout to do next [D] (None: none), and how far from
-    the highest rollout its top may be.
+    """The row of its highest rollout, what is known of it, the rollout to do next [D] (None: none), how far from
+    the highest rollout its top may be, and how near to it no more is lost than a rollout is worth.
     """
 
     row: int
     state: int
     next: np.ndarray | None = None
     width: float = 0.0
+    close: float = 0.0
 
 
 class Local:
@@ -245,9 +246,10 @@ def _look(ground: Ground, tree: KDTree, row: int, least: float, higher: list[Hil
         return Hill(row, NEW, _apart_from(ground, place, ground.x[beside]), ground.spacing)
     seen, reach, _ = _see(ground, tree, place, None)
     gain = max(seen.height - float(ground.y[row]), 0.0)
-    width = min(seen.length * float(np.sqrt(2.0 * gain / max(seen.signal, 1e-150))), reach)
+    way = seen.length * float(np.sqrt(2.0 / max(seen.signal, 1e-150)))  # on which as much is lost, squared, as 1
+    width, close = (min(way * float(np.sqrt(each)), reach) for each in (gain, ENOUGH * ground.scale))
     if gain <= ENOUGH * ground.scale:
-        return Hill(row, KNOWN, None, width)
+        return Hill(row, KNOWN, None, width, close)
     if not seen.goes_on and seen.height + DOUBT * seen.deviation < least:
         return Hill(row, LOW)
     # A step along a diagonal is longer than the spacing: a better rollout that lies as near is the hill's.
@@ -255,7 +257,7 @@ def _look(ground: Ground, tree: KDTree, row: int, least: float, higher: list[Hil
     if ground.y[near].max() > ground.y[row]:
         return Hill(row, JOINED)
     state = NEW if seen.goes_on or gain > NEARLY * ground.scale else KNOWN
-    return Hill(row, state, np.clip(place + seen.step, ground.low, ground.high), width)
+    return Hill(row, state, np.clip(place + seen.step, ground.low, ground.high), width, close)
 
 
 def _leads_to(ground: Ground, tree: KDTree, place: np.ndarray, higher: list[Hill]) -> bool:

@@ -33,7 +33,8 @@ def climb(
     if settings.refine and settings.density == "options" and not (landscape is not None and landscape.binary):
         climbs = climbers.survey(data, return_temperature(data, importance, settings), looks)
     nothing = np.zeros(0, dtype=int)
-    return climbs or Climbs(nothing, np.zeros(0), np.zeros((0, data.parameters.shape[1])), nothing)
+    none, places = np.zeros(0), np.zeros((0, data.parameters.shape[1]))
+    return climbs or Climbs(nothing, none, none, places, nothing)
 
 
 def hold(found: Latent, data: Data, climbs: Climbs, state: State) -> Latent:
