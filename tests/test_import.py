@@ -30,7 +30,8 @@ ROOMS = {
     "sklearn": "mixture",
     "__init__": "runs",
     "experiments": "runs plots",
-    "commands": "experiments __init__",
+    "serve": "runs plots __init__",
+    "commands": "experiments serve",
     "cli": "commands",
     "__main__": "cli",
 }
@@ -46,6 +47,7 @@ SHELLS = (
     "experiments/",
     "plots/",
     "runs/",
+    "serve/",
     *EXTRAS,
 )
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
@@ -97,7 +99,7 @@ for name in hpsde.__all__:
     getattr(hpsde, name)
 import hpsde.tasks, hpsde.methods, hpsde.learning
 assert dict(jax.config.values) == before, "a JAX setting was changed"
-heavy = ("sklearn", "matplotlib", "rich", "tyro", "pandas", "loky", "distributed", "gymnasium", "mujoco")
+heavy = ("sklearn", "matplotlib", "rich", "tyro", "pandas", "loky", "distributed", "gymnasium", "mujoco", "fastapi")
 print(*(m for m in heavy if m in sys.modules))
 """
     assert run_python(code).split() == []

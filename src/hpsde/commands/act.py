@@ -35,8 +35,11 @@ class Command:
 
     def __call__(self) -> None:
         """Print it."""
+        import numpy as np
+
         from hpsde import load_policy
         from hpsde.errors import InputError
+        from hpsde.policy.answers import answers
         from hpsde.runs.folder import POLICY, check_files
 
         check_numbers("context", self.context)
@@ -48,30 +51,6 @@ class Command:
         policy = load_policy(path)
         if len(self.context) != policy.context_size:
             raise InputError(f"--context: expected {policy.context_size} numbers, got {len(self.context)}")
-        contexts = [list(self.context)]
-        means, values = policy.option_means(contexts)[:, 0], policy.expected_returns(contexts)[:, 0]
-        deviations = policy.expected_deviations(contexts)[:, 0]
-        chosen = int(policy.choose(contexts)[0])
-        options = [
-            {
-                "number": option.number,
-                "parameters": means[option.index],
-                "expected_return": values[option.index],
-                "expected_deviation": deviations[option.index],
-                "measured_return": option.measured_return,
-                "measured_rollouts": option.measured_rollouts,
-            }
-            for option in policy.options
-        ]
-        number = options[chosen]["number"]
         for doubt in policy.doubts:
             print(f"hpsde: doubt ({doubt.kind}): {doubt.text}", file=sys.stderr)
-        print_json(
-            {
-                "context": contexts[0],
-                "option": chosen,
-                "number": number,
-                "parameters": means[chosen],
-                "options": options,
-            }
-        )
+        print_json(answers(policy, np.array([self.context], dtype=float).reshape(1, -1))[0])

@@ -1,0 +1,1 @@
+"""A run over HTTP, for robots and for browsers. Needs the extra `serve`."""
