@@ -385,7 +385,7 @@ def commands(chance: random.Random, folder: Path) -> None:
         name = chance.choice(FILES)
         (place / name).unlink(missing_ok=True)
         (place / name).symlink_to(folder / INNOCENT) if chance.random() < 0.5 else os.mkfifo(place / name)
-    name = chance.choice([*COMMANDS]) if chance.random() < 0.1 else chance.choice(FAST)
+    name = chance.choice([*LINES]) if chance.random() < 0.1 else chance.choice(FAST)
     arguments = [str(place) if word == "RUN" else word for word in LINES[name]]
     for _ in range(chance.randrange(3) if name != "reproduce" else 0):  # others would run experiments
         at = chance.randrange(len(arguments) + 1)
@@ -400,7 +400,7 @@ def commands(chance: random.Random, folder: Path) -> None:
         raise hpsde.HpsdeError(output.getvalue())
 
 
-LINES = {name: ["RUN"] for name in COMMANDS} | {
+LINES = {name: ["RUN"] for name in COMMANDS if name != "serve"} | {
     "ask": ["RUN", "--context", "0.5"],
     "tell": ["RUN", "25", "--return", "0.5"],
     "act": ["RUN", "--context", "0.5"],
@@ -415,7 +415,7 @@ LINES = {name: ["RUN"] for name in COMMANDS} | {
     "reproduce": ["--list"],
     **{name: [] for name in ("tasks", "methods", "settings")},
 }
-"""A right line for each command, of which words are then changed."""
+"""A right line for each command that ends by itself, of which words are then changed."""
 FAST = [name for name in LINES if name not in ("plot", "run", "reproduce")]
 """Commands of milliseconds; drawing and starting a run take seconds, and are rarer."""
 WORDS = [

@@ -17,7 +17,7 @@ class Command:
 
     Calls: POST /ask, /tell, /correct, /act; GET /status, /options, /open, /act, /health, /docs and
     /openapi.json. What is answered is on disk. The same rollout may be told twice with the same
-    return; another return is a conflict (409). docs/service.md describes all of it.
+    return; another return is a conflict (409).
 
     Listens on this machine alone. With --host other machines can reach it, and then a token is
     needed, in a file or in $HPSDE_TOKEN, which clients send as `Authorization: Bearer TOKEN`. There
