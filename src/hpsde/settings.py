@@ -16,8 +16,9 @@ import numpy as np
 from hpsde.errors import InputError, UnknownNameError
 from hpsde.gp.warp import WARPS
 from hpsde.mixture.estimation import DENSITY_METHODS
+from hpsde.steps.configuration import LARGEST_POINTS
 from hpsde.steps.features import FEATURE_NAMES
-from hpsde.steps.gating import GATES, LARGEST_POINTS
+from hpsde.steps.gating import GATES
 from hpsde.steps.options import UPDATES
 from hpsde.steps.weights import RETURN_FUNCTIONS
 

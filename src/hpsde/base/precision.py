@@ -6,9 +6,6 @@ import functools
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-import jax
-import jax.numpy as jnp
-
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -18,6 +15,8 @@ def double_precision(function: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+        import jax
+
         with jax.enable_x64(True):
             return function(*args, **kwargs)
 
@@ -26,5 +25,8 @@ def double_precision(function: Callable[P, T]) -> Callable[P, T]:
 
 def single(tree: T) -> T:
     """The numbers of a tree in single precision: enough to climb by, and twice as fast."""
+    import jax
+    import jax.numpy as jnp
+
     arrays = jax.tree.map(jnp.asarray, tree)
     return jax.tree.map(lambda array: array if array.dtype == bool else array.astype(jnp.float32), arrays)

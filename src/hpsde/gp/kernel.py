@@ -18,7 +18,9 @@ import operator
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
+# Added to the diagonal of K as a share of signal^2: the noise is never less than a thousandth of the signal.
+# So K has a Cholesky factor wherever the points lie, and variances by way of K^-1 are good to 1e-7 signal^2.
+JITTER = 1e-6
 
 
 class Kernel(NamedTuple):
@@ -49,12 +51,12 @@ MATERN = Kernel("matern", (0.18606, 0.68811, 1.83473), (0.11523, 0.56617, 0.3186
 KINDS = {kernel.name: kernel for kernel in (SQUARED_EXPONENTIAL, MATERN)}
 
 
-def correlation(kernel: Kernel, d2: Any, log_scale: Any = None, xp: Any = jnp) -> Any:
-    """sum_j w_j exp(log scale - d2 / (2 tau_j)) of squared distances d2. xp: numpy or jax.numpy."""
+def correlation(kernel: Kernel, d2: Any, log_scale: Any = None, xp: Any = None) -> Any:
+    """sum_j w_j exp(log scale - d2 / (2 tau_j)) of squared distances d2. xp: numpy or, by default, jax.numpy."""
     return _sum(kernel.parts, d2, log_scale, xp)
 
 
-def slope(kernel: Kernel, d2: Any, log_scale: Any = None, xp: Any = jnp) -> Any:
+def slope(kernel: Kernel, d2: Any, log_scale: Any = None, xp: Any = None) -> Any:
     """sum_j w_j / tau_j exp(log scale - d2 / (2 tau_j)), by which derivatives of the kernel go:
 
     dk / d log length_d = slope (z_d - z'_d)^2 / length_d^2,    dk / dz_d = -slope (z_d - z'_d) / length_d^2.
@@ -63,6 +65,9 @@ def slope(kernel: Kernel, d2: Any, log_scale: Any = None, xp: Any = jnp) -> Any:
 
 
 def _sum(parts: tuple[tuple[float, float], ...], d2: Any, log_scale: Any, xp: Any) -> Any:
+    if xp is None:
+        import jax.numpy as xp
+
     def one(tau: float, weight: float) -> Any:
         exponent = (-0.5 / tau) * d2
         value = xp.exp(exponent if log_scale is None else log_scale + exponent)

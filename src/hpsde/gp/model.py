@@ -17,11 +17,7 @@ from jax.scipy.linalg import cho_solve
 
 from hpsde.base.shapes import Array, Bool, Float
 from hpsde.errors import UnknownNameError
-from hpsde.gp.kernel import MATERN, SQUARED_EXPONENTIAL, Kernel, correlation, slope
-
-# Added to the diagonal of K as a share of signal^2: the noise is never less than a thousandth of the signal.
-# So K has a Cholesky factor wherever the points lie, and variances by way of K^-1 are good to 1e-7 signal^2.
-JITTER = 1e-6
+from hpsde.gp.kernel import JITTER, MATERN, SQUARED_EXPONENTIAL, Kernel, correlation, slope
 
 
 class Hyperparameters(NamedTuple):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import norm, rankdata
 
 from hpsde.errors import UnknownNameError
 
@@ -48,6 +47,8 @@ def fit_warp(returns: np.ndarray, weights: np.ndarray, kind: str, least: float =
     `clip_depth` and `least` are raised to there: bad is bad, however bad. rank: normal scores of the ranks.
     """
     if kind == "rank":
+        from scipy.stats import norm, rankdata  # slow to load
+
         scores = norm.ppf((rankdata(returns) - 0.5) / len(returns))
     elif kind == "clip":
         mean = weights @ returns / weights.sum()

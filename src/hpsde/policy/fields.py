@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpsde.base.archive import NUMBERS, TRUTH_VALUES, WHOLE_NUMBERS
-from hpsde.steps.gating import LARGEST_POINTS
+from hpsde.steps.configuration import LARGEST_POINTS
 
 # Of these the exponential and its square are taken.
 LOGARITHMS = ("gate_log_lengths", "gate_log_signal", "gate_log_noise")

@@ -1,21 +1,20 @@
 """A policy in one file: a zip archive of plain numpy arrays (`.npz`) with a JSON header. Nothing in it runs.
 
 docs/policy_file.md describes the format. The Gaussian process is stored as its points, its beta = K^-1 y and
-its hyper-parameters; K^-1 itself, which an optimistic or a cautious gate needs, is computed again on loading.
+its hyper-parameters; what an optimistic or a cautious gate needs besides is computed again on loading (acting.py) or,
+for learning, K^-1 when it is first asked for. Loading a policy loads no JAX.
 Doubts are text, and stand in the header.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
-from hpsde import gp
 from hpsde.base.archive import read_arrays, write_arrays
 from hpsde.base.precision import double_precision
 from hpsde.errors import FileFormatError, InputError
@@ -24,10 +23,8 @@ from hpsde.policy.doubt_entries import doubt_entries, doubts_from
 from hpsde.policy.doubts import Doubt
 from hpsde.policy.fields import VERSION, check_fields, fields_of
 from hpsde.policy.hierarchical import HierarchicalPolicy
-from hpsde.steps import gating, gaussian, level
+from hpsde.steps import level
 from hpsde.steps.features import Custom, FeatureMap, Linear, Quadratic, SquaredExponential
-from hpsde.steps.gating import Gate, GPGate, MarginalGate, SoftmaxGate
-from hpsde.steps.gaussian import LinearGaussian
 from hpsde.steps.rollouts import Units
 
 FORMAT = "hpsde-policy"
@@ -67,6 +64,7 @@ def load_policy(path: str | Path, *, features: Callable[[np.ndarray], np.ndarray
         raise FileFormatError(f"{path} is damaged: {error}") from error
     try:
         policy = _assemble(header, _unsaid(arrays) | arrays, features, _doubts(path, header))
+        policy.acting.prepare()
     except MemoryError as error:
         raise FileFormatError(f"{path} needs more memory than there is") from error
     _check_custom_features(policy)
@@ -115,17 +113,18 @@ def _values(policy: HierarchicalPolicy) -> dict[str, Any]:
     values["option_measured_return"] = np.where(policy.kept, 0.0 if means is None else means, 0.0)
     values["option_measured_rollouts"] = np.where(policy.kept, 0 if counts is None else counts, 0)
     values |= {f"features_{name}": value for name, value in vars(policy.features).items()}
-    if not isinstance(policy.gate, GPGate):
+    if policy.gate.kind != "gp":
         return values | {f"gate_{name}": value for name, value in policy.gate._asdict().items()}
-    process, warp = policy.gate.process, policy.gate.warp
+    gate: Any = policy.gate
+    process, warp = gate.process, gate.warp
     values |= {f"gate_{name}": value for name, value in process.hyperparameters._asdict().items()}
     values |= {f"gate_{name}": getattr(process, name) for name in ("z", "mask", "beta", "centre", "mean")}
     return values | {
-        "gate_axes": np.eye(process.z.shape[1]) if policy.gate.axes is None else policy.gate.axes,
-        "gate_cautious": policy.gate.cautious,
-        "gate_binary": policy.gate.binary,
+        "gate_axes": np.eye(process.z.shape[1]) if gate.axes is None else gate.axes,
+        "gate_cautious": gate.cautious,
+        "gate_binary": gate.binary,
         "gate_matern": process.hyperparameters.kernel.name == "matern",
-        "gate_scores": policy.gate.scores,
+        "gate_scores": gate.scores,
         "gate_warp_returns": warp.returns,
         "gate_warp_scores": warp.scores,
     }
@@ -153,17 +152,15 @@ def _unsaid(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     }
 
 
-@double_precision
 def _assemble(
     header: dict[str, Any], arrays: dict[str, np.ndarray], function: Any, doubts: tuple[Doubt, ...]
 ) -> HierarchicalPolicy:
     """The policy of checked fields."""
     units = Units(*(arrays[f"units_{name}"] for name in Units._fields))
-    options = LinearGaussian(*(jnp.asarray(arrays[f"option_{name}"]) for name in OPTION_FIELDS))
-    return HierarchicalPolicy(
-        standard_options=gaussian.cut(options, units.limits),
+    return HierarchicalPolicy.of_fields(
+        arrays,
+        header["gate"],
         kept=arrays["kept"],
-        gate=_gate(header["gate"], arrays),
         features=_features(header["features"], arrays, function),
         units=units,
         mean_returns=arrays["mean_returns"],
@@ -176,6 +173,19 @@ def _assemble(
     )
 
 
+@double_precision
+def made_later(name: str, gate: str, fields: Mapping[str, np.ndarray], units: Units) -> Any:
+    """The options or the gate of a policy with these fields, as learners have them."""
+    import jax.numpy as jnp
+
+    from hpsde.steps import gaussian
+
+    if name == "gate":
+        return _gate(gate, fields)
+    options = gaussian.LinearGaussian(*(jnp.asarray(fields[f"option_{name}"]) for name in OPTION_FIELDS))
+    return gaussian.cut(options, units.limits)
+
+
 def _features(kind: str, arrays: dict[str, np.ndarray], function: Any) -> FeatureMap:
     if kind == "custom":
         return Custom(function)
@@ -185,7 +195,13 @@ def _features(kind: str, arrays: dict[str, np.ndarray], function: Any) -> Featur
     return SquaredExponential(arrays["features_centres"], arrays["features_bandwidth"], arrays["features_trend"])
 
 
-def _gate(kind: str, arrays: dict[str, np.ndarray]) -> Gate:
+def _gate(kind: str, arrays: Mapping[str, np.ndarray]) -> Any:
+    import jax.numpy as jnp
+
+    from hpsde import gp
+    from hpsde.steps import gating
+    from hpsde.steps.gating import GPGate, MarginalGate, SoftmaxGate
+
     part = {
         name.removeprefix("gate_"): jnp.asarray(value) for name, value in arrays.items() if name.startswith("gate_")
     }
@@ -206,7 +222,7 @@ def _gate(kind: str, arrays: dict[str, np.ndarray]) -> Gate:
 
 def _check_custom_features(policy: HierarchicalPolicy) -> None:
     """Features given on loading must be as many as those that the policy was learned with."""
-    wanted = policy.standard_options.w.shape[1]
+    wanted = policy.acting.options.w.shape[1]
     given = policy.features(policy.units.context_centre[None, :]).shape[1]
     if given != wanted:
         raise InputError(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from hpsde.base.checks import as_numbers, check_rows
@@ -15,12 +15,19 @@ from hpsde.base.padding import pad_rows, padded_size
 from hpsde.base.precision import double_precision
 from hpsde.base.shapes import Array
 from hpsde.errors import InputError
+from hpsde.policy.acting import Acting, GPInUse
 from hpsde.policy.doubts import Doubt
-from hpsde.steps import gating, gaussian
 from hpsde.steps.features import FeatureMap
-from hpsde.steps.gating import Gate, GPGate
-from hpsde.steps.gaussian import LinearGaussian
 from hpsde.steps.rollouts import Units
+
+if TYPE_CHECKING:
+    from hpsde.steps.gating import Gate, Optimism
+    from hpsde.steps.gaussian import LinearGaussian
+else:  # these modules load JAX, which a policy in use does without
+    Gate = Optimism = LinearGaussian = Any
+
+LATER = ("standard_options", "gate")
+"""What a loaded policy makes of its fields when it is first asked for: a policy in use needs none of it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,13 +52,17 @@ class Option:
     @property
     def covariance(self) -> np.ndarray:
         """Covariance [D, D] of the parameters."""
-        standard = np.asarray(self.policy.standard_options.Sigma)[self.policy.kept][self.index]
+        standard = self.policy.acting.options.Sigma[self.index]
         return self.policy.units.raw_differences(self.policy.units.raw_differences(standard).T)
 
 
 @dataclass(frozen=True, eq=False)
 class HierarchicalPolicy:
-    """pi(xi | s) = sum_o pi(o | s) pi(xi | s, o). Use `act`; the rest is for those who look inside."""
+    """pi(xi | s) = sum_o pi(o | s) pi(xi | s, o). Use `act`; the rest is for those who look inside.
+
+    What it does in use is computed by numpy from the numbers that its file has (acting.py): a loaded policy gives the
+    same bits in every process and thread, compiles nothing, and loads no JAX. Samples and densities are JAX's.
+    """
 
     standard_options: LinearGaussian = field(repr=False)  # in standard units, padded
     kept: np.ndarray  # [O] which of them exist
@@ -68,6 +79,36 @@ class HierarchicalPolicy:
     measured_rollouts: np.ndarray | None = None  # [O] how many rollouts those are
     doubts: tuple[Doubt, ...] = ()
     """What the learner is not sure of; empty where nothing speaks against the policy."""
+
+    @classmethod
+    def of_fields(cls, fields: Mapping[str, np.ndarray], gate: str, **parts: Any) -> HierarchicalPolicy:
+        """The policy of a file's fields with that kind of gate; `parts`: all but what is made LATER."""
+        policy = cls.__new__(cls)
+        policy.__dict__.update({"_fields": fields, "_gate_kind": gate} | parts)
+        return policy
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in LATER or "_fields" not in self.__dict__:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            from hpsde.policy.file import made_later
+
+            return self.__dict__.setdefault(name, made_later(name, self._gate_kind, self._fields, self.units))
+
+    @functools.cached_property
+    def acting(self) -> Acting:
+        """Options and gate as they are in use."""
+        from hpsde.policy.file import policy_arrays
+
+        if "_fields" in self.__dict__:
+            return Acting(self.__dict__["_gate_kind"], self.__dict__["_fields"], self.units.limits)
+        return Acting(self.gate.kind, policy_arrays(self), self.units.limits)
+
+    @property
+    def gate_kind(self) -> str:
+        """The name of the gate: gp, softmax or marginal."""
+        return self.__dict__.get("_gate_kind") or self.gate.kind
 
     @property
     def context_size(self) -> int:
@@ -100,44 +141,51 @@ class HierarchicalPolicy:
 
     def act(self, context: Any = None) -> np.ndarray:
         """The best known parameters: [D] for one context [S], [N, D] for many [N, S]. No context: S = 0."""
-        contexts, single = self._contexts(context)
-        chosen = self.choose(contexts)
-        parameters = self.option_means(contexts)[chosen, np.arange(len(chosen))]
+        rows, single = self._contexts(context)
+        means, chosen = self._chosen(rows)
+        parameters = self.units.raw_parameters(means[chosen, np.arange(len(chosen))])
         return parameters[0] if single else parameters
 
     def choose(self, contexts: Any = None) -> np.ndarray:
         """The greedy option in each context [C]; one that was never tried only where none was."""
-        values = self.gate_scores(self._contexts(contexts)[0])
-        if self.tried is not None and np.any(tried := np.asarray(self.tried)[self.kept]):
-            values = np.where(tried[:, None], values, -np.inf)
-        return np.argmax(values, axis=0)
+        return self._chosen(self._contexts(contexts)[0])[1]
 
-    @double_precision
+    def _chosen(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Standard means of all options [O, C, D], and the option in each context [C]."""
+        features, allowed = self.features(rows), np.ones(int(self.kept.sum()), dtype=bool)
+        if self.tried is not None and np.any(tried := np.asarray(self.tried)[self.kept]):
+            allowed = tried
+        means = self.acting.options.means(features)
+        with np.errstate(all="ignore"):
+            return means, self.acting.choose(means, features, self.units.contexts(rows), allowed)
+
     def option_means(self, contexts: Any = None) -> np.ndarray:
         """Mean parameters of every option in every context [O, C, D]."""
         rows, _ = self._contexts(contexts)
-        standard = np.asarray(_means(self.standard_options, self._padded_features(rows)))
-        return self.units.raw_parameters(standard[self.kept][:, : len(rows)])
+        return self.units.raw_parameters(self.acting.options.means(self.features(rows)))
 
-    @double_precision
     def expected_returns(self, contexts: Any = None) -> np.ndarray:
         """Expected return of every option in every context [O, C]; without a GP gate, one number for each."""
         rows, _ = self._contexts(contexts)
-        if isinstance(self.gate, GPGate):
-            values = gating.expected_scores(self.gate, *self._asked(rows))
-            advantages = self.gate.warp.inverse(np.asarray(values)[self.kept][:, : len(rows)])
-            return advantages + self.units.level(rows)[None]
-        return np.repeat(self.mean_returns[self.kept][:, None], len(rows), axis=1)
+        if not isinstance(gate := self.acting.gate, GPInUse):
+            return np.repeat(self.mean_returns[self.kept][:, None], len(rows), axis=1)
+        mean, _ = self._moments(gate, rows, deviations=False)
+        return gate.warp.inverse(mean) + self.units.level(rows)[None]
 
-    @double_precision
     def expected_deviations(self, contexts: Any = None) -> np.ndarray:
         """Standard deviation of `expected_returns` [O, C], by what the model knows; NaN without a GP gate."""
         rows, _ = self._contexts(contexts)
-        if not isinstance(self.gate, GPGate):
+        if not isinstance(gate := self.acting.gate, GPInUse):
             return np.full((int(self.kept.sum()), len(rows)), np.nan)
-        mean, deviation = gating.expected_moments(self.gate, *self._asked(rows))
-        ends = [self.gate.warp.inverse(np.asarray(mean + sign * deviation)) for sign in (-1.0, 1.0)]
-        return (0.5 * (ends[1] - ends[0]))[self.kept][:, : len(rows)]
+        mean, deviation = self._moments(gate, rows, deviations=True)
+        low, high = (gate.warp.inverse(mean + sign * deviation) for sign in (-1.0, 1.0))
+        return 0.5 * (high - low)
+
+    def _moments(self, gate: GPInUse, rows: np.ndarray, deviations: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and deviation of the options' scores [O, C]."""
+        means = self.acting.options.means(self.features(rows))
+        with np.errstate(all="ignore"):
+            return gate.moments(means, self.units.contexts(rows), deviations)
 
     @double_precision
     def sample(self, key: Array | int | np.integer, contexts: Any = None) -> np.ndarray:
@@ -149,6 +197,8 @@ class HierarchicalPolicy:
     @double_precision
     def sample_options(self, key: Array, contexts: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         """Parameters [N, D] drawn from the given option of each context."""
+        from hpsde.steps import gaussian
+
         slots = np.flatnonzero(self.kept)[chosen]
         return self.units.raw_parameters(gaussian.draw(key, self.standard_options, self.features(contexts), slots))
 
@@ -165,7 +215,7 @@ class HierarchicalPolicy:
         """log pi(xi | s, o) [O, N] of every option; arguments as for `log_prob`."""
         rows, xi = self._pairs(contexts, parameters)
         standard = pad_rows(self.units.parameters(xi), padded_size(len(rows)))
-        values = _log_density(self.standard_options, self._padded_features(rows), jnp.asarray(standard))
+        values = _compiled("log_density")(self.standard_options, self._padded_features(rows), standard)
         return np.asarray(values)[self.kept][:, : len(rows)] - self.units.log_volume
 
     def assign(self, contexts: Any, parameters: Any) -> np.ndarray:
@@ -175,6 +225,8 @@ class HierarchicalPolicy:
     @property
     def is_finite(self) -> bool:
         """Whether all its numbers are finite, but for bounds, which may be absent."""
+        import jax
+
         numbers = (self.standard_options.b, self.standard_options.w, self.standard_options.Sigma, self.mean_returns)
         units = self.units._replace(parameter_low=np.zeros(0), parameter_high=np.zeros(0))
         leaves = jax.tree.leaves((numbers, tuple(units), self.gate))
@@ -196,17 +248,29 @@ class HierarchicalPolicy:
         save_policy(self, path)
 
     @double_precision
-    def gate_scores(self, rows: np.ndarray, optimism: gating.Optimism | None = None) -> np.ndarray:
-        """What the gate maximises, of the kept options [O, C]: in use, or with `optimism` while learning."""
+    def gate_scores(self, rows: np.ndarray, optimism: Optimism | None = None) -> np.ndarray:
+        """What the gate maximises, of the kept options [O, C], as learners ask it: compiled, also with `optimism`."""
+        from hpsde.steps import gating
+
         values = gating.scores(self.gate, *self._asked(rows), optimism)
         return np.asarray(values)[self.kept][:, : len(rows)]
 
+    @double_precision
+    def standard_means(self, rows: np.ndarray) -> np.ndarray:
+        """Mean parameters of the kept options in standard units [O, C, D], as learners ask for them: compiled."""
+        standard = _compiled("means")(self.standard_options, self._padded_features(rows))
+        return np.asarray(standard)[self.kept][:, : len(rows)]
+
     def _asked(self, rows: np.ndarray) -> tuple[LinearGaussian, Array, Array, Array]:
         """What a gate is asked with: options, which of them are kept, features and standard contexts."""
+        import jax.numpy as jnp
+
         standard = jnp.asarray(pad_rows(self.units.contexts(rows), padded_size(len(rows))))
         return self.standard_options, jnp.asarray(self.kept), self._padded_features(rows), standard
 
     def _padded_features(self, rows: np.ndarray) -> Array:
+        import jax.numpy as jnp
+
         return jnp.asarray(pad_rows(self.features(rows), padded_size(len(rows))))
 
     def _contexts(self, contexts: Any) -> tuple[np.ndarray, bool]:
@@ -229,12 +293,21 @@ class HierarchicalPolicy:
         return (np.repeat(rows, len(xi), axis=0) if single else rows), xi
 
 
-_means = jax.jit(gaussian.means)
-_log_density = jax.jit(gaussian.log_density)
+@functools.cache
+def _compiled(name: str) -> Callable[..., Any]:
+    """The function of that name in steps/gaussian.py, compiled."""
+    import jax
+
+    from hpsde.steps import gaussian
+
+    return jax.jit(getattr(gaussian, name))
 
 
 def _as_key(key: Any) -> Array:
     """A JAX key as it is, also one of the old kind, two numbers; or that of a seed."""
+    import jax
+    import jax.numpy as jnp
+
     if isinstance(key, (int, np.integer)) and -(2**63) <= key < 2**63:
         return jax.random.key(int(key))
     if isinstance(key, (jax.Array, np.ndarray)):

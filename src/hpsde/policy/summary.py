@@ -52,7 +52,7 @@ def summarise(policy: HierarchicalPolicy) -> str:
     summaries = option_summaries(policy)
     count, used = len(summaries), sum(bool(each.rules.any()) for each in summaries)
     lines = [
-        f"{count} option{'s' if count != 1 else ''}, {used} in use, gate: {policy.gate.kind}; learned from "
+        f"{count} option{'s' if count != 1 else ''}, {used} in use, gate: {policy.gate_kind}; learned from "
         f"{len(policy.known_contexts)} rollouts"
     ]
     for each in summaries:

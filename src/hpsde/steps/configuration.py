@@ -7,6 +7,8 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+LARGEST_POINTS = 24_576  # of a GP gate: a matrix of all pairs of them is computed when a policy is loaded
+
 
 @runtime_checkable
 class WeighingSettings(Protocol):

@@ -25,7 +25,6 @@ from hpsde.steps.rollouts import Data
 from hpsde.steps.surface import Surface
 
 GATES = ("gp", "softmax", "marginal")
-LARGEST_POINTS = 24_576  # of a GP gate: a matrix of all pairs of them is computed when a policy is loaded
 
 
 class GPGate(NamedTuple):
