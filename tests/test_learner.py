@@ -151,6 +151,17 @@ def test_a_landscape_lasts_until_the_rollouts_it_was_found_from_have_grown_by_a_
     small.assert_sound(learner.policy)
 
 
+def test_numbers_are_never_given_twice_also_where_no_policy_was_asked():
+    """Rollouts that are told unasked change the units until a policy is asked: options are sought anew each time."""
+    learner, born = small.make(seed=1), []
+    for seed in (3, 4):
+        contexts, parameters = small.own_data(64, seed)
+        learner.tell(contexts, parameters, small.two_ridges(contexts, parameters))
+        born += learner.policy.option_numbers.tolist()
+        assert learner.info.born == tuple(learner.policy.option_numbers.tolist())
+    assert born == list(range(1, len(born) + 1))
+
+
 def test_options_are_called_by_their_numbers_from_birth_on():
     """Two ridges: each option keeps its ridge and its number, and rollouts say which option made them."""
     learner = small.make()

@@ -102,6 +102,14 @@ def test_numbers_and_doubts_come_back(path):
     assert (load_policy(path).numbers, load_policy(path).doubts) == (None, ())
 
 
+def test_a_policy_is_saved_under_a_name(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for nameless in (".", Path()):
+        with pytest.raises(InputError, match=r"expected the name of a file to write, got '\.'"):
+            make("softmax").save(nameless)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_doubts_of_any_value_and_text_can_be_saved(path):
     doubts = (hpsde.Doubt("a\x1b[31m", float("inf"), "two\nlines \ud800"), hpsde.Doubt("", -1e300, ""))
     dataclasses.replace(make("gp"), doubts=doubts).save(path)

@@ -219,6 +219,22 @@ def test_other_parameters_than_asked_are_learned_from(run):
     assert [content for (content,) in kept] == [each.parameters.tobytes() for each in asked[:2]]
 
 
+def test_a_run_that_was_closed_says_so(run, tmp_path):
+    run.close()
+    run.close()
+    calls = [
+        lambda: run.ask([[1.0]]),
+        lambda: run.tell(1, 0.5),
+        lambda: run.policy,
+        run.status,
+        run.rollouts,
+        lambda: run.store.copy_to(tmp_path / "copy.sqlite"),
+    ]
+    for call in calls:
+        with pytest.raises(hpsde.StorageError, match=r"rollouts.sqlite was closed: open the run again, Run.open\("):
+            call()
+
+
 def test_a_policy_needs_rollouts(run):
     with pytest.raises(hpsde.AskTellError, match="at least 2 rollouts"):
         run.policy  # noqa: B018
@@ -324,17 +340,19 @@ def test_while_a_run_is_running_others_are_refused_but_may_look(run):
 
 
 def test_ask_waits_for_one_who_asks(run):
-    held = threading.Event()
+    held, looked = threading.Event(), threading.Event()
 
     def hold():
         with RunLock(run.folder / "lock").hold("ask"):
             held.set()
+            looked.wait()
             time.sleep(0.2)
 
     thread = threading.Thread(target=hold)
     thread.start()
     held.wait()
     assert run.lock.holder()["purpose"] == "ask"
+    looked.set()
     assert run.ask(CONTEXTS)[0].id == 1
     thread.join()
 

@@ -8,10 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from hpsde.errors import InputError
+
 
 @contextmanager
 def replaced(path: Path) -> Iterator[Path]:
     """A path of one's own to write to; takes the name `path` in one step when the block ends well, else is removed."""
+    if not path.name:
+        raise InputError(f"expected the name of a file to write, got {str(path)!r}")
     unfinished = path.with_name(f".unfinished-{secrets.token_hex(8)}-{path.name}")
     unfinished.touch(exist_ok=False)  # nobody else's, and no link
     try:

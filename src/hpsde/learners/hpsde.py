@@ -195,8 +195,8 @@ class HPSDE(Learner):
 
     def _estimate(self, key: Array, usable: np.ndarray) -> HierarchicalPolicy:
         if self._frame is None or not self._history.behaviours:
-            # Until a policy has been asked, only the state is in the units of the old frame.
-            self._frame, self._state = self._make_frame(usable), State()
+            # Until a policy has been asked, only the state is in the units of the old frame: all but the numbers goes.
+            self._frame, self._state = self._make_frame(usable), State(next_number=self._state.next_number)
         frame, settings = self._frame, self.settings
         data, maps = self._data(frame, usable), self._feature_maps(usable)
         rows, contexts = len(data.mask), self.rollouts.contexts[usable]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hpsde.errors import FileFormatError
+from hpsde.errors import FileFormatError, StorageError
 from hpsde.runs import events
 from hpsde.runs.arrays import Rows, make_rows, named_options
 from hpsde.runs.checksums import wrong_rows
@@ -34,12 +34,14 @@ class StoreReader:
         self.path, self.context_size, self.parameter_size = path, context_size, parameter_size
         self._connection = connection
         self._turn = threading.RLock()
+        self._closed = False
         self._events: list[Event] = []  # those read so far: an event never changes
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """The database as it is at one moment, whoever is writing to it."""
         with self._turn, storage_errors(self.path):
+            self._check_open()
             if self._connection.in_transaction:
                 yield self._connection
                 return
@@ -49,6 +51,16 @@ class StoreReader:
             finally:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
+
+    def close(self) -> None:
+        """Close the database."""
+        with self._turn:
+            self._connection.close()
+            self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StorageError(f"{self.path} was closed: open the run again, Run.open({str(self.path.parent)!r})")
 
     # Rollouts
 

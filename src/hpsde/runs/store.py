@@ -78,14 +78,11 @@ class Store(StoreReader):
         migrate(self.path, self._connection)
         self._connection.execute("PRAGMA query_only = ON")
 
-    def close(self) -> None:
-        """Close the database."""
-        self._connection.close()
-
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """One transaction."""
         with self._turn, storage_errors(self.path):
+            self._check_open()
             self._connection.execute("BEGIN IMMEDIATE")
             known = len(self._events)
             try:
@@ -220,6 +217,7 @@ class Store(StoreReader):
     def copy_to(self, path: Path) -> None:
         """A whole copy of the database as it is now, whoever else is writing to it."""
         with self._turn, storage_errors(path), closing(sqlite3.connect(path)) as copy:
+            self._check_open()
             self._connection.backup(copy)
 
 
