@@ -20,14 +20,13 @@ for name, value in {
 
 import jax
 import pytest
-from jaxtyping import install_import_hook
+
+import shape_checks
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-# Every function of hpsde checks its arguments and results against its annotations, shapes included. As for
-# mypy, an int will do where a float is wanted.
-install_import_hook("hpsde", "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
+shape_checks.install()
 
 from hpsde.base.program_memory import make_room
 

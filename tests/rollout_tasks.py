@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from hpsde.runs.jobs import Job
+from patience import LONG
 
 
 def make_jobs(count, size=1, start=0, seed=0):
@@ -122,7 +123,7 @@ class Deadly(Vectorised):
         return os._exit, (1,)
 
 
-def wait_for(path, seconds=30.0):
+def wait_for(path, seconds=LONG):
     """Until the file exists."""
     end = time.monotonic() + seconds
     while not path.exists():
@@ -131,7 +132,7 @@ def wait_for(path, seconds=30.0):
         time.sleep(0.01)
 
 
-def wait_until(condition, seconds=30.0):
+def wait_until(condition, seconds=LONG):
     """Until the condition holds; its value."""
     end = time.monotonic() + seconds
     while not (value := condition()):

@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy import integrate, stats
+from scipy import stats
 
 import hpsde
+import small
 from hpsde import CREPS, HPSDE, HiREPS, InputError, Uniform, load_policy
 from hpsde.cli import main
 from hpsde.methods import make_learner
@@ -37,11 +38,11 @@ def density(option, points):
 
 @pytest.mark.parametrize("mean", [(0.7, 1.9), (0.0, 0.0), (5.0, -9.0), (-40.0, 0.0)])
 def test_the_density_integrates_to_one(mean):
-    option = options(mean)
-    value, _ = integrate.dblquad(
-        lambda y, x: float(density(option, np.array([[x, y]]))[0]), LOW[0], HIGH[0], LOW[1], HIGH[1], epsabs=1e-4
-    )
-    assert_allclose(value, 1.0, atol=1e-3)
+    nodes, weights = np.polynomial.legendre.leggauss(200)
+    x, y = (0.5 * (high + low + (high - low) * nodes) for low, high in zip(LOW, HIGH, strict=True))
+    points = np.stack(np.meshgrid(x, y, indexing="ij"), -1).reshape(-1, 2)
+    value = density(options(mean), points) @ np.outer(weights, weights).ravel() * np.prod(HIGH - LOW) / 4.0
+    assert_allclose(value, 1.0, atol=1e-6)
 
 
 def test_draws_are_within_and_have_that_density():
@@ -93,10 +94,20 @@ def rising(parameters):
 LEARNERS = {"hpsde": HPSDE, "hireps": HiREPS, "creps": CREPS}
 
 
+def sizes(name):
+    """Small sizes, those that the learner has."""
+    return {each: value for each, value in small.SIZES.items() if name == "hpsde" or each != "max_options"}
+
+
+def learn(function, initial, **changes):
+    sizes = {"rollouts": 192, "initial_rollouts": 128, "max_options": 4}
+    return hpsde.learn(function, initial=initial, batched=True, progress=False, **(sizes | changes))
+
+
 @pytest.mark.parametrize("name", LEARNERS)
 def test_nothing_that_is_proposed_leaves_them(name):
-    learner = LEARNERS[name](0, 2, initial=Uniform([0.0, 0.0], [12.0, 3.0]), initial_rollouts=60, seed=1)
-    for count in (60, 20, 20):
+    learner = LEARNERS[name](0, 2, initial=Uniform([0.0, 0.0], [12.0, 3.0]), seed=1, **sizes(name))
+    for count in small.ROUNDS:
         proposal = learner.ask(count=count)
         assert np.all((proposal.parameters >= 0.0) & (proposal.parameters <= [12.0, 3.0]))
         assert np.all(np.isfinite(proposal.log_density))
@@ -107,9 +118,7 @@ def test_nothing_that_is_proposed_leaves_them(name):
 
 
 def test_without_bounds_they_are_left():
-    policy = hpsde.learn(
-        rising, initial=Uniform([0.0, 0.0], [12.0, 3.0]), rollouts=120, batched=True, bounds=None, progress=False
-    )
+    policy = learn(rising, Uniform([0.0, 0.0], [12.0, 3.0]), batch=32, bounds=None)
     assert policy.act()[0] > 12.0
 
 
@@ -121,30 +130,23 @@ def test_an_optimum_on_a_bound_is_found(best):
         "beyond": lambda x: -((x[:, 0] - 14.0) ** 2),
         "kink": lambda x: -np.abs(x[:, 0] - 12.0),
     }
-    policy = hpsde.learn(functions[best], initial=Uniform(0.0, 12.0), rollouts=300, batched=True, progress=False)
+    policy = learn(functions[best], Uniform(0.0, 12.0))
     assert len(policy.options) == 1
     assert 12.0 - policy.act()[0] <= 1e-6 * 12.0
     assert [doubt.kind for doubt in policy.doubts] == ["bound"]
 
 
 def test_bounds_that_were_given_are_no_doubt():
-    policy = hpsde.learn(
-        lambda x: 0.3 * x[:, 0],
-        initial=Uniform(0.0, 12.0),
-        bounds=(0.0, 12.0),
-        rollouts=200,
-        batched=True,
-        progress=False,
-    )
+    policy = learn(lambda x: 0.3 * x[:, 0], Uniform(0.0, 12.0), bounds=(0.0, 12.0))
     assert not policy.doubts
 
 
 def test_what_was_done_outside_is_taken():
-    learner = HPSDE(0, 1, initial=Uniform(0.0, 1.0), initial_rollouts=40)
-    first = learner.ask(count=40).parameters
+    learner = HPSDE(0, 1, initial=Uniform(0.0, 1.0), **small.SIZES)
+    first = learner.ask(count=128).parameters
     first[0] = 1.3
     learner.tell(None, first, -((first[:, 0] - 0.5) ** 2))
-    second = learner.ask(count=20).parameters
+    second = learner.ask(count=32).parameters
     second[0] = -0.2
     learner.tell(None, second, -((second[:, 0] - 0.5) ** 2))
     assert abs(learner.policy.act()[0] - 0.5) < 1e-3
@@ -205,8 +207,8 @@ def test_words_keep_every_bit(bounds):
 
 
 def test_a_file_keeps_them(tmp_path):
-    learner = HPSDE(0, 2, initial=Uniform([0.0, 0.0], [12.0, 3.0]), initial_rollouts=60, seed=1)
-    parameters = learner.ask(count=60).parameters
+    learner = HPSDE(0, 2, initial=Uniform([0.0, 0.0], [12.0, 3.0]), seed=1, **small.SIZES)
+    parameters = learner.ask(count=128).parameters
     learner.tell(None, parameters, rising(parameters))
     policy = learner.policy
     policy.save(tmp_path / "policy.npz")
@@ -232,13 +234,13 @@ def test_the_command_and_a_file_take_them(tmp_path, capsys):
 
 
 def test_a_run_keeps_them(tmp_path):
-    with Run.create(tmp_path / "run", initial="gaussian(0, 1)", bounds=(-1.0, 0.5), initial_rollouts=30) as run:
-        for _ in range(3):
-            asked = run.ask(count=30)
+    sizes = {"rollouts": 192, "initial_rollouts": 128, "batch": 32, "max_options": 4}
+    with Run.create(tmp_path / "run", initial="gaussian(0, 1)", bounds=(-1.0, 0.5), **sizes) as run:
+        for count in small.ROUNDS:
+            asked = run.ask(count=count)
             parameters = np.array([each.parameters for each in asked])
             assert np.all((parameters >= -1.0) & (parameters <= 0.5))
-            for each in asked:
-                run.tell(each.id, float(each.parameters[0]))
+            run.tell([each.id for each in asked], parameters[:, 0])
     with Run.open(tmp_path / "run") as run:
         assert_array_equal(run.learner().bounds, [[-1.0], [0.5]])
         assert run.policy.act()[0] <= 0.5
@@ -271,11 +273,12 @@ def test_an_arm_never_leaves_its_joint_limits():
     joints = tuple(joint._replace(low=-0.3, high=0.4) for joint in KUKA_LWR.joints)
     task = reach_task(dataclasses.replace(KUKA_LWR, joints=joints))
     low, high = task.parameter_bounds
-    contexts = task.evaluation_contexts()[:64]
+    goals = task.evaluation_contexts()
     outside = {}
     for bounds in ("initial", None):
-        learner = make_learner("hpsde-reps-gp", task, initial_rollouts=64, expected_rollouts=128, bounds=bounds)
-        for _ in range(2):
+        learner = make_learner("hpsde-reps-gp", task, bounds=bounds, **small.SIZES)
+        for count in small.ROUNDS[:2]:
+            contexts = np.resize(goals, (count, 3))
             proposal = learner.ask(contexts)
             learner.tell(contexts, proposal.parameters, task.evaluate(contexts, proposal.parameters))
         policy = learner.policy

@@ -19,6 +19,7 @@ from hpsde.runs import driver
 from hpsde.runs.files import json_ready, replacing, write_json
 from hpsde.runs.folder import FILES
 from hpsde.settings import Settings
+from patience import LONG
 from stored import FUNCTION, SHORT, SIZES
 
 KEYS = {
@@ -437,7 +438,7 @@ def test_failing_function_stops_the_run_with_its_traceback(own_folder, capsys):
 
 @pytest.mark.parametrize("start", [[sys.executable, "-m", "hpsde"], [str(Path(sys.executable).parent / "hpsde")]])
 def test_both_ways_to_start(start):
-    done = subprocess.run([*start, "--version"], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([*start, "--version"], capture_output=True, text=True, timeout=LONG, check=False)
     assert done.returncode == 0
     assert done.stdout.startswith("hpsde 0.")
 

@@ -20,6 +20,7 @@ import stored
 from handmade import DOUBTS
 from hpsde.cli import main
 from hpsde.runs.lock import RunLock
+from patience import LONG
 
 
 def call(capsys, *arguments):
@@ -235,7 +236,7 @@ def test_resume_of_a_task_goes_on_to_more_rollouts(tmp_path, capsys):
 def python(code, *arguments):
     done = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
-        cwd=Path(__file__).parent, capture_output=True, text=True, timeout=120, check=False,
+        cwd=Path(__file__).parent, capture_output=True, text=True, timeout=LONG, check=False,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
 

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 import compiled
+from patience import LONG
 
 PROGRAM = "import jax, jax.numpy as jnp; print(jax.jit(lambda x: jnp.sin(x) @ x)(jnp.ones((3, 3))).sum())"
 ZLIB = b"\x78"  # the first byte
@@ -17,7 +18,7 @@ def run(folder):
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", PROGRAM],
         env=KEEP_ALL | {"JAX_COMPILATION_CACHE_DIR": str(folder)},
-        capture_output=True, text=True, timeout=300, check=False,
+        capture_output=True, text=True, timeout=LONG, check=False,
     )  # fmt: skip
     return done.stdout
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import handmade
+from patience import LONG
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -77,7 +78,7 @@ def run_snippet(code, folder):
     """In a fresh process with JAX's own settings, as a reader would run it."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
-        cwd=folder, env=QUIET, capture_output=True, text=True, timeout=300, check=False,
+        cwd=folder, env=QUIET, capture_output=True, text=True, timeout=LONG, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout

@@ -5,13 +5,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+from patience import LONG
+
 FUZZ = Path(__file__).parent.parent / "benchmarks/fuzz.py"
 
 
 def test_generated_inputs_are_answered_or_refused():
     """Two for each way in."""
     done = subprocess.run(
-        [sys.executable, str(FUZZ), "--inputs", "28"], capture_output=True, text=True, timeout=900, check=False
+        [sys.executable, str(FUZZ), "--inputs", "28"], capture_output=True, text=True, timeout=LONG, check=False
     )
     counts = json.loads(done.stdout.splitlines()[-1]) if done.stdout else {}
     assert done.returncode == 0, done.stdout + done.stderr

@@ -26,6 +26,7 @@ from hpsde.tasks.controllers import (
     as_controller,
 )
 from hpsde.tasks.gym import GymTask
+from patience import LONG
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SPACES = Spaces(Box(-1.0, 1.0, (3,)), Box(-2.0, 2.0, (2,)))
@@ -109,7 +110,7 @@ def test_return_is_the_same_in_another_process(tmp_path):
         f"print(*(x.hex() for x in task.evaluate({contexts}, {parameters}, seeds={seeds}).tolist()))"
     )
     arguments = [sys.executable, "-c", code, str(tmp_path / "task")]
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=LONG, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [value.hex() for value in returns.tolist()]
 
@@ -351,7 +352,7 @@ def test_code_of_the_page_runs(capsys):
 
 def test_example_finds_both_ways_to_swing_up(tmp_path):
     arguments = [sys.executable, str(EXAMPLES / "gym_pendulum.py"), "--rollouts", "350", "--plot", "p.png"]
-    done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, timeout=LONG, check=False)
     assert done.returncode == 0, done.stderr
     assert "both ways found in 1 of 1" in done.stdout
     assert (tmp_path / "p.png").stat().st_size > 10_000

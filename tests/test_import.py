@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import hpsde
+from patience import LONG
 
 PACKAGE = Path(hpsde.__file__).parent
 # What each room may import beside itself, and what these may import in turn. A room is a folder, or a module beside it.
@@ -85,7 +86,7 @@ def imports(name: str, at_import: bool = False) -> set[str]:
 
 
 def run_python(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=LONG, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

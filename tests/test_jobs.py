@@ -10,6 +10,7 @@ import pytest
 from hpsde.errors import InputError
 from hpsde.runs.jobs import Job, check_timeout, evaluate_job
 from hpsde.tasks.task import task_from_function
+from patience import LONG
 from rollout_tasks import Scripted, Stochastic, Vectorised, make_jobs, true_return, wait_until
 
 
@@ -191,7 +192,7 @@ def test_a_time_limit_passes_by_handlers_of_exceptions_and_ends_loops(where):
     assert where(lambda: evaluate_job(Gives(stubborn), *make_jobs(1), timeout=0.1)).reasons == (
         "timed out after 0.1 s",
     )
-    assert ended.wait(10.0)
+    assert ended.wait(LONG)
 
 
 @pytest.mark.parametrize("where", [in_this_thread, in_thread])

@@ -14,6 +14,7 @@ from hpsde.tasks import make_task, mujoco_arm
 from hpsde.tasks.kinematics import KUKA_LWR, Pole, arm_from_dh, flange_position, signed_distances
 from hpsde.tasks.mujoco_arm import KUKA_HOMES, contact_sheet, mjcf, move, reach_mujoco_task, render, simulator
 from hpsde.tasks.reach import FAMILIES, KUKA_POSTURES, POLE
+from patience import LONG
 
 mujoco = pytest.importorskip("mujoco")
 cloudpickle = pytest.importorskip("cloudpickle")
@@ -104,7 +105,7 @@ def test_another_process_makes_its_own_simulator():
         "print(*(float(value).hex() for value in task.evaluate(goals, q)))"
     )
     sent = cloudpickle.dumps((SIMULATED, goals, q))
-    done = subprocess.run([sys.executable, "-c", code], input=sent, capture_output=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-c", code], input=sent, capture_output=True, timeout=LONG, check=False)
     assert done.returncode == 0, done.stderr.decode()
     np.testing.assert_array_equal([float.fromhex(value) for value in done.stdout.decode().split()], expected)
 

@@ -10,6 +10,7 @@ from numpy.testing import assert_array_equal
 
 from hpsde.base.padding import pad_rows, padded_size
 from hpsde.base.precision import double_precision
+from patience import LONG
 
 # ---------------------------------------------------------------- padding
 
@@ -102,11 +103,11 @@ def test_other_threads_keep_their_setting():
     @double_precision
     def wait():
         inside.set()
-        assert looked.wait(timeout=20.0)
+        assert looked.wait(timeout=LONG)
 
     def look():
         with jax.enable_x64(False):
-            assert inside.wait(timeout=20.0)
+            assert inside.wait(timeout=LONG)
             seen.append(jnp.zeros(1).dtype)
             looked.set()
 

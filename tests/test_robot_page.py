@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import hpsde
+from patience import LONG
 
 PAGE = Path(__file__).parent.parent / "docs/robot.md"
 SHELL = re.compile(r"```sh\n(.*?)```", re.DOTALL)
@@ -19,7 +20,7 @@ def test_the_commands_of_the_walk_run(tmp_path):
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run(
         ["bash", "-e", "-u", "-o", "pipefail", "-c", "\n".join(SHELL.findall(PAGE.read_text(encoding="utf-8")))],
-        cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=1800, check=False,
+        cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=LONG, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     with hpsde.Run.open(tmp_path / "runs/arm") as run:

@@ -12,6 +12,7 @@ from sklearn.mixture import BayesianGaussianMixture
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from hpsde.sklearn import WeightedBayesianGaussianMixture
+from patience import LONG
 
 STARTS = ("kmeans", "k-means++", "random", "random_from_data")
 SETTINGS = {
@@ -240,5 +241,5 @@ def test_without_scikit_learn_the_error_names_the_extra():
         "try:\n    import hpsde.sklearn\n"
         "except ImportError as error:\n    print(error)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=LONG)
     assert "hpsde[sklearn]" in done.stdout
