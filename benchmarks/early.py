@@ -15,9 +15,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
-from hpsde import cli
+from hpsde.base import kept_programs
 
-cli._keep_compiled()  # before jax is imported, which reads once where to keep it
+kept_programs.keep_all()  # before jax is imported, which reads once where to keep it
 
 import argparse
 import csv

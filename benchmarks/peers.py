@@ -21,9 +21,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
-from hpsde import cli
+from hpsde.base import kept_programs
 
-cli._keep_compiled()  # before jax is imported, which reads once where to keep it; all workers share the folder
+kept_programs.keep_all()  # before jax is imported, which reads once where to keep it; all workers share the folder
 
 import argparse
 import importlib.util

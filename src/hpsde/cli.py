@@ -87,9 +87,10 @@ def _execute(command: str, arguments: Sequence[str]) -> int:
 
     import tyro
 
+    from hpsde.base.kept_programs import keep_all
     from hpsde.errors import FileFormatError, HpsdeError, InputError, UnknownNameError
 
-    _keep_compiled()
+    keep_all()  # JAX reads once where, when it is loaded
     options = import_module(f"hpsde.commands.{command}{'_' if iskeyword(command) else ''}").Command
     try:
         chosen = tyro.cli(
@@ -114,31 +115,6 @@ def _execute(command: str, arguments: Sequence[str]) -> int:
     except OSError as error:
         return _complain(str(error), WRONG_USAGE if isinstance(error, FileNotFoundError) else FAILED)
     return DONE
-
-
-def _keep_compiled() -> None:
-    """What JAX compiles is kept in the user's cache folder, so that the next command starts at once.
-
-    A folder for each kind of processor: a home may be shared by machines that cannot run each other's code. Whoever
-    sets JAX_COMPILATION_CACHE_DIR keeps what they set.
-    """
-    import hashlib
-    import platform
-    from pathlib import Path
-
-    if "JAX_COMPILATION_CACHE_DIR" in os.environ:
-        return
-    features = " ".join(platform.uname()[4:])
-    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
-        features += " ".join(line for line in file if line.startswith(("flags", "Features", "model name")))
-    kind = hashlib.sha256(features.encode()).hexdigest()[:12]
-    with suppress(OSError, RuntimeError):
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        folder = base / "hpsde" / f"compiled-{kind}"
-        folder.mkdir(parents=True, exist_ok=True)
-        if os.access(folder, os.W_OK):
-            os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
-            os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
 
 def _complain(message: str, code: int) -> int:

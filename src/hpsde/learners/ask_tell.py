@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from hpsde.base.checks import check_count, check_returns, check_rows
+from hpsde.base.kept_programs import keeps_programs
 from hpsde.base.precision import double_precision
 from hpsde.base.program_memory import make_room
 from hpsde.base.shapes import Array
@@ -168,6 +169,7 @@ class Learner(ABC):
         self._asked = _Asked(rows, proposal.option, proposal.number, made_by(proposal.option, self.info.updates))
         return proposal
 
+    @keeps_programs
     @double_precision
     def propose(self, contexts: np.ndarray, by_policy: bool) -> Proposal:
         """Parameters for contexts [N, S], by the policy as it stands or by the initial one."""
@@ -279,6 +281,7 @@ class Learner(ABC):
             return self.update()
         return self._policy
 
+    @keeps_programs
     @double_precision
     def update(self) -> HierarchicalPolicy:
         """Learn from all rollouts observed so far; the new policy."""
