@@ -12,7 +12,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check lint format types pytest bench figures clean
+.PHONY: help install demo test check lint format types pytest chromium bench figures clean
 
 help: ## list the targets
 	@echo "make TARGET, where TARGET is one of:"
@@ -31,7 +31,7 @@ demo: $(INSTALLED) ## learn a task with three solutions, draw it, and say what w
 	$(BIN)/hpsde plot demo/toy-triple --out demo/toy-triple.png
 	@$(BIN)/python examples/explain_demo.py demo/toy-triple demo/toy-triple.png
 
-test: lint types pytest ## lint, types and all tests: what must pass before a change goes in
+test: lint types chromium pytest ## lint, types and all tests: what must pass before a change goes in
 
 CORE := import weights weighing dual options gating features behaviours gp gp_axes gp_binary gp_directions gp_kernel
 
@@ -52,6 +52,14 @@ types: $(INSTALLED) ## mypy
 pytest: $(INSTALLED) ## the tests alone
 	JAX_PLATFORMS=cpu $(BIN)/pytest -n $(TEST_JOBS) --dist loadfile --max-worker-restart 0
 
+chromium: ## install Debian's Chromium, in which pages are tested, where that can be done
+	@if command -v chromium > /dev/null || command -v chromium-browser > /dev/null || command -v google-chrome > /dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && \
+	  { apt-get install -y -qq --no-install-recommends chromium > /dev/null 2>&1 || \
+	    { apt-get update -qq > /dev/null 2>&1 && apt-get install -y -qq --no-install-recommends chromium > /dev/null 2>&1; }; }; then \
+	  echo "Chromium was installed"; \
+	else echo "There is no Chromium, and it cannot be installed here: the tests of pages (test_report.py, test_view.py) are left out"; fi
+
 HOURS := benchmarks/gauntlet.py benchmarks/ablation.py benchmarks/peers.py benchmarks/rover.py
 
 bench: $(INSTALLED) ## run the benchmarks, of the gauntlet the quick part, and print their figures (takes a while)
@@ -63,6 +71,8 @@ figures: $(INSTALLED) ## draw the pictures of the README and docs anew
 	$(BIN)/hpsde plot runs/figures/toy-triple --out docs/images/toy-triple.png
 	$(BIN)/python examples/reach_postures.py docs/images/arm-postures.png
 	$(BIN)/python examples/rover_ways.py docs/images/rover.png
+	$(BIN)/hpsde run puddle --seed $(DEMO_SEED) --rollouts 900 --quiet --force --out runs/figures/puddle
+	$(BIN)/python examples/view_picture.py runs/figures/puddle docs/images/view.png
 
 clean: ## remove the virtual environment, caches and what was produced
 	rm -rf $(VENV) demo runs build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

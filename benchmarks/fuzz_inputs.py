@@ -400,7 +400,7 @@ def commands(chance: random.Random, folder: Path) -> None:
         raise hpsde.HpsdeError(output.getvalue())
 
 
-LINES = {name: ["RUN"] for name in COMMANDS if name != "serve"} | {
+LINES = {name: ["RUN"] for name in COMMANDS if name not in ("serve", "view")} | {
     "ask": ["RUN", "--context", "0.5"],
     "tell": ["RUN", "25", "--return", "0.5"],
     "act": ["RUN", "--context", "0.5"],

@@ -43,8 +43,9 @@ class Server:
 @contextmanager
 def started(folder, *words, command="serve", **environment):
     """`hpsde serve FOLDER` on a free port; ended in the end as by Ctrl-C on a closed terminal."""
+    port = [] if "--port" in words else ["--port", "0"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "hpsde", command, str(folder), "--port", "0", *words],
+        [sys.executable, "-m", "hpsde", command, str(folder), *words, *port],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=QUIET | environment,
     )  # fmt: skip
     try:

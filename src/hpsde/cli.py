@@ -32,6 +32,8 @@ COMMANDS = {
     "check": "read all of a run and say whether it is whole",
     "backup": "copy a run, also while it is running",
     "act": "use what was learned: the best parameters for a context",
+    "view": "look at a run in a browser, also while it goes on",
+    "report": "write a run as a page in one file",
     "serve": "let programs in any language ask and tell a run, over HTTP",
     "reproduce": "run the experiments of the paper, say which of its claims hold",
 }

@@ -15,16 +15,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hpsde import load_policy
 from hpsde.errors import AskTellError, HpsdeError, InputError
 from hpsde.policy.answers import answers, option_entries
 from hpsde.policy.doubt_entries import doubt_entries
 from hpsde.policy.hierarchical import HierarchicalPolicy
 from hpsde.runs.files import json_ready
-from hpsde.runs.folder import POLICY, check_files
 from hpsde.runs.ledger import Ledger, Told
 from hpsde.serve.gathering import Gatherer
 from hpsde.serve.learner import LearnerProcess
+from hpsde.serve.newest import NewestPolicy
 from hpsde.serve.telling import Taken, check_known, tell_together
 
 Result = TypeVar("Result")
@@ -45,7 +44,7 @@ class ServedRun:
         )
         self._tells: Gatherer[list[Told], Taken] = Gatherer(self._tell_together)
         self._asks: Gatherer[list[list[float]] | int, list[dict[str, Any]]] = Gatherer(self._ask_together)
-        self._known: tuple[Any, HierarchicalPolicy] | None = None
+        self._newest = NewestPolicy(folder)
 
     # Asking
 
@@ -134,19 +133,13 @@ class ServedRun:
         return json_ready({"options": option_entries(policy), "doubts": doubt_entries(policy.doubts)})
 
     def _policy(self) -> HierarchicalPolicy:
-        """The policy of the last learning step, read again when there is another."""
-        path = self.folder / POLICY
-        check_files(self.folder)
-        if not path.is_file():
+        policy = self._newest.read()
+        if policy is None:
             raise AskTellError(
                 f"nothing has been learned yet: that comes with the next ask after {self.config.initial_rollouts} "
                 "rollouts were told"
             )
-        about = path.stat()
-        which = about.st_ino, about.st_mtime_ns, about.st_size
-        if self._known is None or self._known[0] != which:
-            self._known = which, load_policy(path)
-        return self._known[1]
+        return policy
 
     async def _in(self, thread: ThreadPoolExecutor, call: Callable[[], Result]) -> Result:
         return await asyncio.get_running_loop().run_in_executor(thread, call)

@@ -69,7 +69,7 @@ def make_service(run: ServedRun) -> FastAPI:
         lifespan=lifespan,
         responses=_REFUSALS,
     )
-    _add_errors(app)
+    add_errors(app)
     _add_asking(app, run)
     _add_looking(app, run)
     _add_pages(app)
@@ -168,7 +168,9 @@ def _describe(schema: dict[str, Any]) -> str:
     )
 
 
-def _add_errors(app: FastAPI) -> None:
+def add_errors(app: FastAPI) -> None:
+    """Every refusal is a text that says what was expected."""
+
     @app.exception_handler(HpsdeError)
     async def refuse(_: Request, error: HpsdeError) -> JSONResponse:
         status = next((status for kind, status in STATUS if isinstance(error, kind)), 500)

@@ -1,0 +1,154 @@
+"""`hpsde view`: the page of a real server, in a real browser."""
+
+import json
+import urllib.error
+import urllib.request
+
+import numpy as np
+import pytest
+
+import hpsde
+import served
+from browser import Tab, browser
+from hpsde.cli import main
+from test_report import learned_run, throw
+
+
+@pytest.fixture(scope="module")
+def puddle(tmp_path_factory):
+    """A short run of routes, which can be drawn."""
+    folder = tmp_path_factory.mktemp("view") / "puddle"
+    with hpsde.Run.create(
+        folder, "puddle", rollouts=90, initial_rollouts=80, batch=10, max_options=3, measure=False
+    ) as run:
+        run.learn(progress=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def thrown(tmp_path_factory):
+    """A run that is asked and told."""
+    return learned_run(tmp_path_factory.mktemp("view") / "thrown")
+
+
+def test_a_goal_is_dragged_and_every_option_follows(puddle):
+    policy = hpsde.load_policy(puddle / "policy.npz")
+    with served.started(puddle, "--no-browser", command="view") as server, browser() as running:
+        tab = Tab(running, server.address)
+        before, box = tab.there(), tab.page.locator("#picture").bounding_box()
+        x, y = tab.page.evaluate("seen.to(state.there.goal)")
+        tab.page.locator("#picture").scroll_into_view_if_needed()
+        box = tab.page.locator("#picture").bounding_box()
+        tab.after(lambda: tab.drag(box["x"] + x, box["y"] + y, 0, -40))
+        tab.until(lambda: tab.there()["goal"][1] > before["goal"][1] + 0.3)
+        tab.page.wait_for_timeout(500)
+        after = tab.there()
+        assert after["goal"][1] == pytest.approx(after["context"][0])
+        assert len(after["options"]) == len(policy.options)
+        for old, new in zip(before["options"], after["options"], strict=True):
+            assert np.abs(np.array(old["line"]) - np.array(new["line"])).max() > 0.05
+        context = np.array([after["context"]])
+        assert [o["parameters"] for o in after["options"]] == policy.option_means(context)[:, 0].tolist()
+        assert after["chosen"] == policy.options[policy.choose(context)[0]].number
+        host = server.address.partition("/?")[0]
+        assert all(each.startswith((host, "data:")) for each in tab.asked)
+        assert tab.wrong == []
+
+
+def test_numbers_agree_with_the_command_and_the_context_can_be_dragged_on_the_map(thrown, capsys):
+    with served.started(thrown, "--no-browser", command="view") as server, browser() as running:
+        tab = Tab(running, server.address)
+        tab.after(lambda: (tab.page.fill("#number-0", "5.25"), tab.page.press("#number-0", "Enter")))
+        assert main(["act", str(thrown), "--context", "5.25"]) == 0
+        said = json.loads(capsys.readouterr().out)
+        there = tab.there()
+        assert there["context"] == [5.25]
+        assert there["chosen"] == said["number"]
+        for shown, known in zip(there["options"], said["options"], strict=True):
+            assert shown["parameters"] == known["parameters"]
+            assert (shown["expected"], shown["deviation"]) == (known["expected_return"], known["expected_deviation"])
+        box = tab.page.locator("#map").bounding_box()
+        tab.page.locator("#map").scroll_into_view_if_needed()
+        box = tab.page.locator("#map").bounding_box()
+        tab.after(lambda: tab.drag(box["x"] + 300, box["y"] + 30, 250, 0))
+        assert tab.there()["context"] != [5.25]
+        tab.after(lambda: tab.page.locator("#map").press("ArrowLeft"))
+        assert tab.wrong == []
+
+
+def test_a_return_is_corrected_after_it_was_asked_again_and_the_page_follows(tmp_path):
+    folder = learned_run(tmp_path / "run")
+    with served.started(folder, "--no-browser", command="view") as server, browser() as running:
+        tab = Tab(running, server.address)
+        page = tab.page
+        page.evaluate("select(7)")
+        assert page.inner_text("#selected").startswith("Rollout 7")
+        page.fill("#right", "-0.5")
+        page.fill("#why", "a slip of the pen")
+        page.click("#correct")
+        assert "Correct the return of rollout 7 to -0.5?" in page.inner_text("#ask-text")
+        page.click("#ask button[value=no]")
+        with hpsde.Run.open(folder) as run:
+            assert run.rollouts().returns[6] != -0.5
+        page.click("#correct")
+        page.click("#ask-yes")
+        tab.until(lambda: page.inner_text("#message") == "Rollout 7 was corrected.")
+        page.evaluate("select(8)")
+        page.click("#drop")
+        page.click("#ask-yes")
+        tab.until(lambda: page.inner_text("#message") == "Rollout 8 was corrected.")
+        with hpsde.Run.open(folder) as run:
+            rows, events = run.rollouts(), run.store.events()
+            assert rows.returns[6] == -0.5
+            assert rows.status[7] == "failed"
+            assert [event.content["reason"] for event in events if event.kind == "corrected"] == [
+                "a slip of the pen",
+                None,
+            ]
+            number = run.status().open[0]
+            told = rows.contexts[number - 1 : number], rows.parameters[number - 1 : number]
+            run.tell(number, throw(*told)[0])  # another process tells, and the page follows
+        tab.until(lambda: ", 0 under way" in page.inner_text("#facts"))
+        assert tab.wrong == []
+
+
+def test_runs_stand_side_by_side(puddle, thrown):
+    with served.started(puddle, str(thrown), "--no-browser", command="view") as server, browser() as running:
+        tab = Tab(running, server.address)
+        rows = tab.page.locator("#compare-table tr")
+        assert rows.count() == 3
+        assert str(thrown) in rows.nth(2).inner_text()
+        assert "max_options" not in tab.page.inner_text("#settings-table")  # the same in both
+        assert "batch" in tab.page.inner_text("#settings-table")
+        tab.page.select_option("#run", "1")
+        tab.until(lambda: tab.page.inner_text("#name").startswith("thrown"))
+        assert tab.wrong == []
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_nothing_is_wider_than_the_page(puddle, width):
+    with served.started(puddle, "--no-browser", command="view") as server, browser() as running:
+        tab = Tab(running, server.address, width)
+        assert tab.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def status_of(address, **headers):
+    try:
+        with urllib.request.urlopen(urllib.request.Request(address, headers=headers), timeout=60) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_only_who_knows_the_token_sees_the_page(thrown):
+    with served.started(thrown, "--no-browser", command="view") as server:
+        host, _, token = server.address.partition("/?token=")
+        assert status_of(server.address) == 200
+        assert status_of(host + "/") == 401
+        assert status_of(host + "/?token=wrong") == 401
+        assert status_of(host + "/data?run=0") == 401
+        known = {"Authorization": f"Bearer {token}"}
+        assert status_of(host + "/data?run=0", **known) == 200
+        assert status_of(host + "/data?run=7", **known) == 422
+        assert status_of(host + "/rollout?run=0&id=999999", **known) == 404
+        assert status_of(host + "/data?run=0", Host="evil.example", **known) == 421
