@@ -117,6 +117,18 @@ print("loaded:", *(m for m in ("jax", "numpy", "scipy", "matplotlib") if m in sy
     assert run_python(code).splitlines()[-1] == "loaded:"
 
 
+def test_methods_are_listed_without_loading_a_learner():
+    code = """
+import sys
+from hpsde.cli import main
+assert main(["methods"]) == 0
+print("loaded:", *(m for m in ("jax", "numpy", "scipy", "matplotlib") if m in sys.modules))
+"""
+    lines = run_python(code).splitlines()
+    assert lines[-1] == "loaded:"
+    assert {line.split()[0] for line in lines[1:-1]} == set(hpsde.methods.METHODS)
+
+
 @pytest.mark.parametrize("name", CORE)
 def test_core_imports_only_jax_numpy_scipy(name):
     allowed = ALLOWED | ({"jaxtyping"} if name == "base/shapes.py" else set())

@@ -1,17 +1,19 @@
-"""The learners by name."""
+"""The learners by name. They themselves, and JAX with them, are loaded when one is made."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from hpsde.errors import UnknownNameError
-from hpsde.learners.ask_tell import Learner
-from hpsde.learners.creps import CREPS
-from hpsde.learners.hireps import HiREPS
-from hpsde.learners.hpsde import HPSDE
-from hpsde.tasks.task import TaskExtras, check_task, task_extras
+
+if TYPE_CHECKING:
+    from hpsde.learners.ask_tell import Learner
+    from hpsde.tasks.task import TaskExtras
+else:
+    Learner = TaskExtras = Any
 
 DEFAULT_METHOD = "hpsde-reps-gp"
 
@@ -20,15 +22,21 @@ DEFAULT_METHOD = "hpsde-reps-gp"
 class Method:
     """A learner with its settings.
 
+    learner_name: of its class, in the module of the same name in small letters in learners/.
     tuned: settings by task, for a baseline that is given what serves it best.
     from_task: the settings that a task gives, where nobody says otherwise.
     """
 
     description: str
     settings: Mapping[str, Any] = field(default_factory=dict)
-    learner: type[Learner] = HPSDE
+    learner_name: str = "HPSDE"
     tuned: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     from_task: tuple[str, ...] = ("features", "max_options")
+
+    @property
+    def learner(self) -> type[Learner]:
+        """Its class."""
+        return getattr(import_module(f"hpsde.learners.{self.learner_name.lower()}"), self.learner_name)
 
 
 PAPER = {
@@ -75,9 +83,9 @@ METHODS: dict[str, Method] = {
     "hpsde-reps-marginal": Method("HPSDE, options by REPS, the mixture's own p(o | s) as gate", {"gate": "marginal"}),
     "paper": Method("HPSDE with every choice as the paper states it", PAPER),
     "hireps": Method(
-        "HiREPS, the baseline: many wide options at the start, softmax gate", {}, HiREPS, TUNED, ("features",)
+        "HiREPS, the baseline: many wide options at the start, softmax gate", {}, "HiREPS", TUNED, ("features",)
     ),
-    "creps": Method("contextual REPS: one option, which averages over the solutions", {}, CREPS, {}, ("features",)),
+    "creps": Method("contextual REPS: one option, which averages over the solutions", {}, "CREPS", {}, ("features",)),
 }
 
 
@@ -95,6 +103,8 @@ def task_settings(method: str, extras: TaskExtras, name: str) -> dict[str, Any]:
 
 def make_learner(method: str, task: Any, seed: int = 0, **changes: Any) -> Learner:
     """The named learner for a task, which gives sizes, features and the number of options at most."""
+    from hpsde.tasks.task import check_task, task_extras
+
     extras = task_extras(check_task(task))
     given = {"initial_rollouts": extras.initial_rollouts} | task_settings(method, extras, task.name)
     return new_learner(method, task.context_size, task.parameter_size, initial=task, seed=seed, **(given | changes))
