@@ -89,18 +89,30 @@ CHOICES: dict[str, dict[str, Any]] = {
 }
 
 
+# What these learn as stored runs: in chunks, from a database, by a learner whose state is kept.
+STORED = ("hpsde-reps-gp toy-double", "hireps toy-double", "hpsde-reps-gp noise-10@1", "hpsde-reps-gp failures@1")
+
+
 def runs() -> dict[str, tuple[str, str, dict[str, Any]]]:
     """All runs by name: method, task and changed settings."""
     pairs = [(method, task) for task in COMMON for method in METHODS] + [(METHODS[0], task) for task in OTHERS]
-    return {f"{method} {task}": (method, task, {}) for method, task in pairs} | {
-        f"{METHODS[0]} {COMMON[0]} {name}": (METHODS[0], COMMON[0], changes) for name, changes in CHOICES.items()
-    }
+    found: dict[str, tuple[str, str, dict[str, Any]]] = {}
+    found |= {f"{method} {task}": (method, task, {}) for method, task in pairs}
+    found |= {f"{METHODS[0]} {COMMON[0]} {name}": (METHODS[0], COMMON[0], changes) for name, changes in CHOICES.items()}
+    return found | {f"{name} stored": (*found[name][:2], {"stored": True}) for name in STORED}
 
 
 def learned(method: str, task: str, changes: dict[str, Any]) -> hpsde.HierarchicalPolicy:
     """The policy of a small run."""
     sizes = {name: value for name, value in SIZES.items() if name != "max_options" or method != "creps"}
-    return hpsde.learn(make_task(task), method=method, progress=False, **(sizes | changes))
+    if not changes.get("stored"):
+        return hpsde.learn(make_task(task), method=method, progress=False, **(sizes | changes))
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        hpsde.Run.create(folder, task, method=method, measure=False, **sizes) as run,
+    ):
+        run.learn(progress=False)
+        return hpsde.load_policy(Path(folder) / "policy.npz")
 
 
 def digest(path: Path) -> str:
