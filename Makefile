@@ -50,7 +50,7 @@ types: $(INSTALLED) ## mypy
 	$(BIN)/mypy
 
 pytest: $(INSTALLED) ## the tests alone
-	JAX_PLATFORMS=cpu $(BIN)/pytest -n $(TEST_JOBS) --dist loadfile --max-worker-restart 0
+	JAX_PLATFORMS=cpu $(BIN)/pytest -n $(TEST_JOBS) --dist worksteal --max-worker-restart 0
 
 chromium: ## install Debian's Chromium, in which pages are tested, where that can be done
 	@if command -v chromium > /dev/null || command -v chromium-browser > /dev/null || command -v google-chrome > /dev/null; then :; \

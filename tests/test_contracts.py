@@ -1,5 +1,7 @@
 """One contract for every method on every task: ask and tell, act, densities, samples, files."""
 
+import functools
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -41,9 +43,12 @@ class Learned:
         self.context = self.contexts[:4][-1]  # some of them, or the only one
 
 
+learned_before = functools.cache(Learned)
+
+
 @pytest.fixture(scope="module", params=PAIRS, ids="-".join)
 def learned(request):
-    return Learned(*request.param)
+    return learned_before(*request.param)
 
 
 def test_rounds_are_asked_and_told(learned):
@@ -116,7 +121,7 @@ def test_the_learner_goes_on_after_the_policy_was_looked_at(learned):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_gives_the_same_bits_again(method):
-    one, other = Learned(method, "toy-double"), Learned(method, "toy-double")
+    one, other = learned_before(method, "toy-double"), Learned(method, "toy-double")
     np.testing.assert_array_equal(one.learner.rollouts.parameters, other.learner.rollouts.parameters)
     small.assert_same_bits(one.policy, other.policy)
 
@@ -127,7 +132,7 @@ def test_every_method_goes_on_from_a_stored_run_to_the_same_bits(method, tmp_pat
     with hpsde.Run.create(tmp_path, "toy-double", method=method, seed=2, rollouts=192, batch=32, **settings) as run:
         run.learn(progress=False)
     with hpsde.Run.open(tmp_path) as again:
-        small.assert_same_bits(again.policy, Learned(method, "toy-double").policy)
+        small.assert_same_bits(again.policy, learned_before(method, "toy-double").policy)
 
 
 @pytest.mark.parametrize("method", METHODS)
