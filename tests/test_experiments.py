@@ -14,6 +14,7 @@ from hpsde import FileFormatError, InputError, UnknownNameError
 from hpsde.cli import main
 from hpsde.experiments import benchmark, claims, figures, measures, plan, report, rows, runner
 from hpsde.experiments.plan import Claim, Experiment, PlannedRun, Variant
+from hpsde.experiments.pool import Queue
 from hpsde.experiments.rows import DONE, FAILED
 from hpsde.experiments.statistics import FAILS, HOLDS, UNDECIDED
 from hpsde.learners.creps import CREPS
@@ -277,14 +278,14 @@ def test_a_folder_with_runs_of_other_settings_is_refused(tmp_path):
 
 def test_a_worker_stays_with_its_group_until_others_need_help():
     runs = [PlannedRun("toy-double", variant, seed) for variant in (GOOD, BAD) for seed in range(3)]
-    queue = runner._Queue(runs)
+    queue = Queue(runs, runner.group_of)
     first, second = queue.next(None), queue.next(None)
     assert (first.variant, second.variant) == (GOOD, BAD)
     assert [queue.next(("toy-double", "bad")).seed for _ in range(2)] == [1, 2]
     assert queue.next(("toy-double", "bad")) == runs[1]
     assert queue.next(("toy-double", "good")) == runs[2]
     assert queue.next(("toy-double", "good")) is None
-    assert runner._Queue([]).next(None) is None
+    assert Queue([], runner.group_of).next(None) is None
 
 
 # ---------------------------------------------------------------- rows
@@ -555,10 +556,10 @@ def test_the_command_lists_runs_reports_and_fails_where_a_run_failed(tmp_path, m
     monkeypatch.setitem(plan.EXPERIMENTS, "small", SMALL)
     mended = []
 
-    def in_this_process(runs, workers, folder, examples):
+    def in_this_process(runs, *more):
         yield from ((run, made_up(run) if run.variant is GOOD or mended else failure(run)) for run in runs)
 
-    monkeypatch.setattr(runner, "_in_processes", in_this_process)
+    monkeypatch.setattr(runner, "in_processes", in_this_process)
     out, page = tmp_path / "out", tmp_path / "docs" / "page.md"
     assert main(["reproduce", "--list"]) == 0
     listed = capsys.readouterr().out

@@ -129,14 +129,6 @@ def test_workers_are_processes_and_errors_come_back():
     assert all(each.row["rollouts"] == 60 and each.row["solutions"] == 2 for each in done)
 
 
-def test_a_worker_stays_with_its_cell():
-    waiting = [GauntletJob("a", 1), GauntletJob("b", 0), GauntletJob("b", 1), GauntletJob("c", 0)]
-    at_a, at_b, idle = (SimpleNamespace(cell=cell) for cell in ("a", "b", None))
-    assert runner._next(waiting, at_b, [at_a, at_b]) == 1
-    assert runner._next(waiting, idle, [at_a, at_b, idle]) == 3
-    assert runner._next(waiting[:1], idle, [at_a, idle]) == 0
-
-
 def test_quick_has_cells_of_all_families(script):
     assert len(script.QUICK) == len(set(script.QUICK)) == 20
     assert set(script.QUICK) <= set(CELLS)

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import os
 import traceback
-from collections import deque
-from collections.abc import Generator, Iterable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, is_dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from loky import ProcessPoolExecutor
 
 from hpsde.base.progress import ProgressBar
 from hpsde.errors import InputError
 from hpsde.experiments.measures import option_measures
 from hpsde.experiments.plan import PAPER_TASKS, PlannedRun
+from hpsde.experiments.pool import in_processes
 from hpsde.experiments.rows import DONE, FAILED, Row, failed, read_rows, write_rows
 from hpsde.learners.ask_tell import Learner
 from hpsde.learning import batch_size, budget, iterate, measure
 from hpsde.methods import make_learner
 from hpsde.runs.files import read_json, write_csv, write_json
-from hpsde.runs.local import _THREADS, _blocked_interrupt, _start_worker
 from hpsde.tasks import Task, make_task, task_extras
 
 RUNS, SETTINGS = "runs", "settings.json"
-MOST_BYTES = "4e9"
-"""A worker that has grown by more is replaced after its run. It should stay: what it has compiled goes with it."""
 
 
 def start_run(run: PlannedRun) -> tuple[Task, Learner, int]:
@@ -153,7 +147,8 @@ def run_all(
     left = [run for run in runs if run.name not in done]
     failures = 0
     bar.update(len(done))
-    with closing(_in_processes(left, min(workers, max(len(left), 1)), out / RUNS, examples)) as finished:
+    do = partial(_keeping, execute, {name: out / RUNS / name for name in examples})
+    with closing(in_processes(left, workers, do, _lost, group_of)) as finished:
         for run, rows in finished:
             write_rows(out / RUNS / f"{run.name}.rows.csv", rows)
             done[run.name] = rows
@@ -162,92 +157,16 @@ def run_all(
     return [row for run in runs for row in done[run.name]]
 
 
-def _in_processes(
-    runs: Sequence[PlannedRun], workers: int, folder: Path, examples: Sequence[str]
-) -> Generator[tuple[PlannedRun, list[Row]], None, None]:
-    """Every run with its rows, as they are finished."""
-    queue, lanes = _Queue(runs), [_Lane() for _ in range(workers)]
-    try:
-        while True:
-            for lane in lanes:
-                if lane.future is None and (run := queue.next(lane.group)) is not None:
-                    lane.start(run, folder / run.name if run.name in examples else None)
-            busy = {lane.future for lane in lanes if lane.future is not None}
-            if not busy:
-                return
-            wait(busy, return_when=FIRST_COMPLETED)
-            for lane in lanes:
-                if lane.future is not None and lane.future.done():
-                    yield lane.finish()
-    finally:
-        for lane in lanes:
-            lane.kill()
+def _keeping(execute: Callable[..., list[Row]], examples: Mapping[str, Path], run: PlannedRun) -> list[Row]:
+    return execute(run, examples.get(run.name))
 
 
-class _Queue:
-    """The runs that wait, by task and variant: a worker stays with a group, whose functions it has compiled."""
-
-    def __init__(self, runs: Iterable[PlannedRun]):
-        self._groups: dict[tuple[str, str], deque[PlannedRun]] = {}
-        for run in runs:
-            self._groups.setdefault(_group(run), deque()).append(run)
-        self._fresh = deque(self._groups)
-
-    def next(self, group: tuple[str, str] | None) -> PlannedRun | None:
-        """The next run for a worker that did `group` last: of the same, of one not begun, of the longest."""
-        if group is None or not self._groups[group]:
-            if self._fresh:
-                group = self._fresh.popleft()
-            else:
-                group = max(self._groups, key=lambda name: len(self._groups[name]), default=None)
-        waiting = self._groups[group] if group is not None else deque[PlannedRun]()
-        return waiting.popleft() if waiting else None
+def _lost(run: PlannedRun) -> list[Row]:
+    """The rows of a run whose process died."""
+    same = {"task": run.task, "variant": run.variant.name, "method": run.variant.method, "seed": run.seed}
+    return [same | {"status": FAILED, "error": "its worker process died (out of memory?)"}]
 
 
-def _group(run: PlannedRun) -> tuple[str, str]:
+def group_of(run: PlannedRun) -> tuple[str, str]:
+    """Runs of the same task and variant compile the same functions."""
     return run.task, run.variant.name
-
-
-class _Lane:
-    """One worker process, which does one run at a time. A pool for each, so that a death has one run to blame."""
-
-    def __init__(self) -> None:
-        self.group: tuple[str, str] | None = None
-        self.future: Future[list[Row]] | None = None
-        self._run: PlannedRun | None = None
-        self._pool: ProcessPoolExecutor | None = None
-
-    def start(self, run: PlannedRun, example: Path | None) -> None:
-        """Hand the run to the worker."""
-        if self._pool is None:
-            # Ctrl-C reaches all processes of a terminal, and is the parent's: blocked also while the new one starts.
-            with _blocked_interrupt():
-                self._pool = ProcessPoolExecutor(
-                    max_workers=1,
-                    initializer=_start_worker,
-                    initargs=(b"", os.getpid()),
-                    env={name: os.environ.get(name, "1") for name in _THREADS}
-                    | {"LOKY_MAX_MEMORY_LEAK_SIZE": MOST_BYTES},
-                )
-                self._pool.submit(os.getpid)
-        self._run, self.group = run, _group(run)
-        self.future = self._pool.submit(execute, run, example)
-
-    def finish(self) -> tuple[PlannedRun, list[Row]]:
-        """The run that is done and its rows."""
-        run, future = self._run, self.future
-        self._run = self.future = None
-        if run is None or future is None:
-            raise RuntimeError("the worker has no run")
-        try:
-            return run, future.result()
-        except BrokenProcessPool:
-            self.kill()
-            same = {"task": run.task, "variant": run.variant.name, "method": run.variant.method, "seed": run.seed}
-            return run, [same | {"status": FAILED, "error": "its worker process died (out of memory?)"}]
-
-    def kill(self) -> None:
-        """End the process."""
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.shutdown(kill_workers=True)

@@ -5,12 +5,6 @@ Every worker has a pool of its own, so that it is known which job a death belong
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import os
-import signal
-import sys
-import threading
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
@@ -23,6 +17,7 @@ from loky import ProcessPoolExecutor
 from hpsde.base.checks import check_count
 from hpsde.errors import HpsdeError
 from hpsde.runs.jobs import Job, Outcome, check_timeout, evaluate_job, failed_outcome, single_jobs, timeout_reason
+from hpsde.runs.processes import end_process, start_process
 from hpsde.runs.shipping import packed_task, unpacked_task
 
 SHORT_SECONDS = 0.1
@@ -31,10 +26,6 @@ GRACE_SECONDS = 5.0
 """How much longer than its time limit allows a job may take before its worker is killed."""
 _DEATHS = 2
 _FAILED_STARTS = 3
-_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-"""Set to 1 in workers where the user did not set them: threaded small matrices are slow on few cores."""
-_OF_THE_DRIVER = {signal.SIGINT, signal.SIGHUP} if hasattr(signal, "SIGHUP") else {signal.SIGINT}
-_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 
 
 class LocalProcesses:
@@ -201,15 +192,7 @@ class _Lane:
                 if self._given:
                     return False
                 self.kill()
-        # Ctrl-C and a closed terminal reach all its processes, and are the driver's: blocked also while one starts.
-        with _blocked_interrupt():
-            self._pool = ProcessPoolExecutor(
-                max_workers=1,
-                initializer=_start_worker,
-                initargs=(self._packed, os.getpid()),
-                env={name: os.environ.get(name, "1") for name in _THREADS},
-            )
-            self._start = self._pool.submit(_load_task)
+        self._pool, self._start = start_process(_load_task, self._packed)
         self._add(self._pool, job)
         return True
 
@@ -231,8 +214,7 @@ class _Lane:
         self._given.clear()
         self._since, self._start = None, None
         pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.shutdown(kill_workers=True)
+        end_process(pool)
 
     def _add(self, pool: ProcessPoolExecutor, job: Job) -> None:
         self._given.append((job, pool.submit(_evaluate, job, self._timeout)))
@@ -247,50 +229,15 @@ def _died(future: Future[Any]) -> bool:
     return future.done() and isinstance(future.exception(), BrokenProcessPool)
 
 
-@contextlib.contextmanager
-def _blocked_interrupt() -> Iterator[None]:
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_THE_DRIVER)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 _packed = b""
 """In a worker process: its task."""
 
 
-def _start_worker(packed: bytes, driver: int) -> None:
+def _load_task(packed: bytes) -> None:
     """Runs first in a new worker process."""
     global _packed
     _packed = packed
-    for number in _OF_THE_DRIVER:
-        signal.signal(number, signal.SIG_IGN)
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_THE_DRIVER)
-    _be_killed_with_the_driver()
-    threading.Thread(target=_end_with, args=(driver,), daemon=True).start()
-
-
-def _be_killed_with_the_driver() -> None:
-    """On Linux by the kernel, also while the user's code keeps all threads of Python waiting."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-
-
-def _end_with(driver: int) -> None:
-    """End this process when the driver is gone, however it went: an orphan would wait for work for ever."""
-    while os.getppid() == driver:
-        time.sleep(1.0)
-    os._exit(1)
-
-
-def _load_task() -> None:
-    unpacked_task(_packed)
+    unpacked_task(packed)
 
 
 def _evaluate(job: Job, timeout: float | None) -> Outcome:

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from loky import ProcessPoolExecutor
 
 from hpsde.experiments.gauntlet.rows import Key, Row, settings_text
-from hpsde.experiments.runner import MOST_BYTES
+from hpsde.experiments.pool import in_processes
 from hpsde.learning import budget, iterate
 from hpsde.methods import DEFAULT_METHOD, make_learner
 from hpsde.policy.hierarchical import HierarchicalPolicy
-from hpsde.runs.local import _THREADS, _blocked_interrupt, _start_worker
 from hpsde.tasks import gauntlet
 from hpsde.tasks.gauntlet.score import score
 from hpsde.tasks.task import task_extras, task_measures
 
-"""For a worker: one thread. Two workers with as many threads as the machine has cores slow each other down."""
 MOST_GRID_POINTS = 51
 """How many contexts the means of the options are kept at."""
 
@@ -145,75 +140,6 @@ def run_jobs(
 
     execute: does a job. lost: what becomes of one whose process died.
     """
-    if workers == 0:
-        yield from map(execute, jobs)
-        return
-    waiting, lanes = list(jobs), [_Lane(execute, lost) for _ in range(min(workers, len(jobs)))]
-    try:
-        while waiting or any(lane.future for lane in lanes):
-            for lane in lanes:
-                if lane.future is None and waiting:
-                    lane.start(waiting.pop(_next(waiting, lane, lanes)))
-            wait([lane.future for lane in lanes if lane.future is not None], return_when=FIRST_COMPLETED)
-            for lane in lanes:
-                if lane.future is not None and lane.future.done():
-                    yield lane.finish()
-    finally:
-        for lane in lanes:
-            lane.kill()
-
-
-def _next(waiting: Sequence[Any], lane: _Lane, lanes: Sequence[_Lane]) -> int:
-    """Which job a worker does next: one of the cell it has compiled, of a cell that no worker is at, or the first."""
-    others = {other.cell for other in lanes if other is not lane}
-    own = (place for place, job in enumerate(waiting) if job.cell == lane.cell)
-    fresh = (place for place, job in enumerate(waiting) if job.cell not in others)
-    return next(own, next(fresh, 0))
-
-
-class _Lane:
-    """One worker process, which does one job at a time. A pool for each, so that a death has one job to blame."""
-
-    def __init__(self, execute: Callable[[Any], Done], lost: Callable[[Any], Done]) -> None:
-        self._execute, self._lost = execute, lost
-        self.cell: str | None = None
-        self.future: Future[Done] | None = None
-        self._job: Any = None
-        self._pool: ProcessPoolExecutor | None = None
-
-    def start(self, job: Any) -> None:
-        """Hand the job to the worker."""
-        if self._pool is None:
-            # Ctrl-C reaches all processes of a terminal, and is the parent's: blocked also while the new one starts.
-            with _blocked_interrupt():
-                self._pool = ProcessPoolExecutor(
-                    max_workers=1, initializer=_start_worker, initargs=(b"", os.getpid()), env=_environment()
-                )
-                self._pool.submit(os.getpid)
-        self._job, self.cell = job, job.cell
-        self.future = self._pool.submit(self._execute, job)
-
-    def finish(self) -> Done:
-        """What came of the job."""
-        job, future = self._job, self.future
-        self._job = self.future = None
-        if job is None or future is None:
-            raise RuntimeError("the worker has no job")
-        try:
-            return future.result()
-        except BrokenProcessPool:
-            self.kill()
-            return self._lost(job)
-
-    def kill(self) -> None:
-        """End the process."""
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.shutdown(kill_workers=True)
-
-
-def _environment() -> dict[str, str]:
-    wanted = dict.fromkeys(_THREADS, "1") | {"JAX_PLATFORMS": "cpu"}
-    return {name: os.environ.get(name, value) for name, value in wanted.items()} | {
-        "LOKY_MAX_MEMORY_LEAK_SIZE": MOST_BYTES
-    }
+    with closing(in_processes(jobs, workers, execute, lost, lambda job: job.cell)) as finished:
+        for _, done in finished:
+            yield done
