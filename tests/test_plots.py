@@ -74,6 +74,21 @@ def iterations():
     }
 
 
+def test_a_task_is_shown_by_the_figure_that_it_names_and_by_no_other_method_it_has(rollouts, iterations, monkeypatch):
+    def panels(task, figure, policy, rollouts):
+        figure.subplots().set_xlabel(f"{task.name}: {len(policy.options)} options, {len(rollouts['returns'])} rollouts")
+
+    class Named(Task):
+        def routes(self, contexts, parameters):
+            raise AssertionError("nobody asked for routes")
+
+    monkeypatch.setitem(plots.FIGURES, "own", panels)
+    assert len(plots.run_figure(Named(), Policy(), rollouts, iterations).subfigs[0].axes) > 1
+    Named.figure = "own"
+    (axes,) = plots.run_figure(Named(), Policy(), rollouts, iterations).subfigs[0].axes
+    assert axes.get_xlabel() == "lines: 2 options, 40 rollouts"
+
+
 def test_option_is_strong_exactly_where_it_rules():
     axes = Figure().subplots()
     plots.draw_options(axes, returns(), Policy())

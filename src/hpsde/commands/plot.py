@@ -111,11 +111,13 @@ class Command:
         import numpy as np
 
         from hpsde.errors import InputError
+        from hpsde.plots import panels_of
         from hpsde.plots.arm import is_arm
 
         if not self.context:
             return None
-        if not is_arm(task) and (hasattr(task, "routes") or config.context_size + config.parameter_size <= 2):
+        numbers = config.context_size + config.parameter_size
+        if not is_arm(task) and (panels_of(task) is not None or numbers <= 2):
             raise InputError(
                 f"--context: expected where a figure is of one context; that of {config.name} shows all there are"
             )
@@ -128,12 +130,12 @@ def _drawn_task(problem: Problem, trust: bool) -> Any:
     """What true returns, routes or postures are drawn of; None where that would call the user's return function, or run
     code that the folder names without trust.
     """
-    from hpsde.plots.arm import is_arm
+    from hpsde.tasks.task import task_extras
 
     if problem.task is None and not (trust and problem.is_own_task):
         return None
     task = problem.make_task()
-    return task if problem.task is not None or is_arm(task) or hasattr(task, "routes") else None
+    return task if problem.task is not None or task_extras(task).figure is not None else None
 
 
 def best_possible(task: Any) -> float | None:

@@ -13,9 +13,10 @@ from hpsde.experiments.plan import Experiment, PlannedRun
 from hpsde.experiments.rows import Row, failed, runs_of
 from hpsde.experiments.runner import RUNS
 from hpsde.plots import routes as plot_routes
+from hpsde.plots.style import option_colours
 from hpsde.policy.file import load_policy
 from hpsde.runs.files import read_csv, replacing
-from hpsde.tasks import Task, make_task
+from hpsde.tasks import Task, make_task, task_extras
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +53,7 @@ def picture_of(task: Task) -> str | None:
     """What is drawn of the runs of a task: maps, routes or nothing."""
     if task.context_size == task.parameter_size == 1:
         return MAPS
-    return ROUTES if hasattr(task, "routes") else None
+    return ROUTES if task_extras(task).figure == "puddle" else None
 
 
 def picture_name(task: str, picture: str) -> str:
@@ -116,7 +117,7 @@ def routes_figure(task: Any, examples: Mapping[str, Path]) -> Figure:
         rows: Any = figure.subplots(len(examples), 2, squeeze=False)
         for (variant, example), (options, chosen) in zip(examples.items(), rows, strict=True):
             policy = load_policy(example.with_suffix(".npz"))
-            colours = plots.option_colours(policy)
+            colours = option_colours(policy)
             plot_routes.draw_option_routes(options, task, policy, contexts[::20], colours)
             plot_routes.draw_chosen_routes(chosen, task, policy, contexts[::10], colours)
             for axes in (options, chosen):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hpsde.plots import routes, rover
 from hpsde.plots.maps import (
     draw_known_returns,
     draw_options,
@@ -17,7 +19,7 @@ from hpsde.plots.maps import (
     return_map,
     unknown_map,
 )
-from hpsde.plots.style import COLOURS, DOUBT, GREY, option_colours, plain_text
+from hpsde.plots.style import COLOURS, DOUBT, GREY, plain_text
 from hpsde.plots.style import colour_of as _colour
 from hpsde.plots.style import colours_of as _colours
 from hpsde.plots.style import style as _style
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+Panels = Callable[..., None]
+
+FIGURES: dict[str, Panels] = {"puddle": routes.draw_panels, "rover": rover.draw_panels}
+"""By the name that a task gives as its `figure`: what fills a figure, given task, figure, policy and rollouts."""
 DOUBT_WIDTH = 135
 """Letters in a line above a figure."""
 LINE_HEIGHT = 0.16
@@ -54,9 +60,10 @@ def run_figure(
     """
     with _style():
         above = LINE_HEIGHT * (2 + len(policy.doubts)) if policy.doubts else 0.0
-        if task is not None and hasattr(task, "routes"):
+        draw_panels = panels_of(task)
+        if draw_panels is not None:
             figure, top, bottom = _parts(3.75 + above)
-            _draw_route_panels(top, task, policy, rollouts)
+            draw_panels(top, policy, rollouts)
         elif postures is not None:
             figure, top, bottom = _figure_with_postures(postures, above)
         else:
@@ -73,6 +80,14 @@ def run_figure(
         write_title(figure, title)
         write_doubts(top, policy.doubts)
         return figure
+
+
+def panels_of(task: Any) -> Panels | None:
+    """What fills a figure, given it, policy and rollouts, for a task that names its `figure`; None: maps, slices or the
+    pictures of an arm do.
+    """
+    name = getattr(task, "figure", None)
+    return partial(FIGURES[name], task) if name in FIGURES else None
 
 
 def _parts(height: float, curves: float = 2.5) -> tuple[Figure, Any, Any]:
@@ -125,23 +140,6 @@ def write_doubts(figure: Any, doubts: Sequence[Any]) -> None:
         lines = [textwrap.shorten(f"{doubt.kind}: {doubt.text}", DOUBT_WIDTH, placeholder=" ...") for doubt in doubts]
         text = "\n".join([f"{len(doubts)} doubt{'s' if len(doubts) > 1 else ''}", *lines])
         figure.suptitle(plain_text(text), x=0.01, ha="left", fontsize=8, color=DOUBT)
-
-
-def _draw_route_panels(figure: Any, task: Any, policy: Any, rollouts: Mapping[str, np.ndarray]) -> None:
-    from hpsde.plots import routes as plot_routes
-    from hpsde.plots import rover as plot_rover
-
-    contexts, colours = np.asarray(task.evaluation_contexts()), option_colours(policy)
-    if plot_rover.is_rover(task):
-        options, best = figure.subplots(1, 2)
-        plot_rover.draw_option_routes(options, task, policy, contexts[::10], colours)
-        done = ~rollouts["failed"]
-        plot_rover.draw_best_rollouts(best, task, rollouts["contexts"][done], rollouts["parameters"][done])
-        return
-    options, chosen, gate = figure.subplots(1, 3)
-    plot_routes.draw_option_routes(options, task, policy, contexts[::20], colours)
-    plot_routes.draw_chosen_routes(chosen, task, policy, contexts[::10], colours)
-    plot_routes.draw_gate(gate, task, policy, colours)
 
 
 def _figure_with_postures(postures: Any, above: float) -> tuple[Figure, Any, Any]:

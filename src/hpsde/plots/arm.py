@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hpsde.tasks.mujoco_arm import contact_sheet
-from hpsde.tasks.reach import FAMILIES, ReachTask
+from hpsde.tasks.reach import FAMILIES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,7 +44,7 @@ class Postures(NamedTuple):
 
 def is_arm(task: Any) -> bool:
     """Whether the task has postures that can be pictured: `reach`, `reach-mujoco` and all that `reach_task` makes."""
-    return isinstance(task, ReachTask)
+    return getattr(task, "figure", None) == "postures"
 
 
 def middle_goal(task: Any) -> np.ndarray:

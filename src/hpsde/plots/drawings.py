@@ -15,7 +15,6 @@ import numpy as np
 
 from hpsde.base.shapes import Array
 from hpsde.errors import InputError
-from hpsde.plots.arm import is_arm
 from hpsde.tasks.kinematics import Arm, flange_position, joint_origins
 
 ROUTE_POINTS = 50
@@ -42,11 +41,8 @@ def draw_task(task: Any, contexts: np.ndarray, parameters: np.ndarray) -> Drawin
     """Pictures of rollouts with parameters [N, D] in contexts [N, S]; None of a task that cannot be drawn."""
     if hasattr(task, "draw"):
         return _checked(task.draw(contexts, parameters), len(contexts))
-    if is_arm(task):
-        return _arm(task, contexts, parameters)
-    if hasattr(task, "routes"):
-        return _routes(task, contexts, parameters)
-    return None
+    draw = {"postures": _arm, "puddle": _routes, "rover": _routes}.get(getattr(task, "figure", ""))
+    return None if draw is None else draw(task, contexts, parameters)
 
 
 def _checked(found: Any, count: int) -> Drawing:

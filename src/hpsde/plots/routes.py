@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from hpsde.plots.style import option_colours
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -12,6 +15,15 @@ if TYPE_CHECKING:
 WATER = "#C9DDEB"
 LOW, HIGH = -6.2, 8.2
 """What is shown of y."""
+
+
+def draw_panels(task: Any, figure: Any, policy: Any, rollouts: Mapping[str, np.ndarray]) -> None:
+    """The routes of all options, those that are chosen, and the gate, side by side."""
+    contexts, colours = np.asarray(task.evaluation_contexts()), option_colours(policy)
+    options, chosen, gate = figure.subplots(1, 3)
+    draw_option_routes(options, task, policy, contexts[::20], colours)
+    draw_chosen_routes(chosen, task, policy, contexts[::10], colours)
+    draw_gate(gate, task, policy, colours)
 
 
 def draw_option_routes(axes: Axes, task: Any, policy: Any, contexts: np.ndarray, colours: tuple[str, ...]) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hpsde.plots.style import option_colours
 from hpsde.tasks.rover import DIVERSE, OBSTACLES, SIDE, START
 from hpsde.tasks.streets import best_diverse
 
@@ -17,9 +19,13 @@ SHOWN, BEST_OF = 3, 200
 """Rollouts that are drawn, and among how many of the best ones they are sought."""
 
 
-def is_rover(task: Any) -> bool:
-    """Whether a task's routes are those of a rover."""
-    return all(hasattr(task, name) for name in ("routes", "goals", "names"))
+def draw_panels(task: Any, figure: Any, policy: Any, rollouts: Mapping[str, np.ndarray]) -> None:
+    """The routes of all options, and the best rollouts that differ."""
+    contexts, colours = np.asarray(task.evaluation_contexts()), option_colours(policy)
+    options, best = figure.subplots(1, 2)
+    draw_option_routes(options, task, policy, contexts[::10], colours)
+    done = ~rollouts["failed"]
+    draw_best_rollouts(best, task, rollouts["contexts"][done], rollouts["parameters"][done])
 
 
 def draw_option_routes(axes: Axes, task: Any, policy: Any, contexts: np.ndarray, colours: tuple[str, ...]) -> None:

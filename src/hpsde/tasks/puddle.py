@@ -101,6 +101,7 @@ class Puddle:
     initial_rollouts: ClassVar[int] = 600
     rollouts: ClassVar[int] = 1500
     has_initial_density: ClassVar[bool] = False
+    figure: ClassVar[str] = "puddle"
     primitive: ClassVar[SteppedDMP] = SteppedDMP()
 
     @property

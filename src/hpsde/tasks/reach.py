@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import add
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -258,6 +258,7 @@ class ReachTask(FunctionTask):
 
     arm: Arm = KUKA_LWR
     pole: Pole = POLE
+    figure: ClassVar[str] = "postures"
 
     @property
     def bounded(self) -> bool:

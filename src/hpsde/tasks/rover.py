@@ -67,6 +67,7 @@ class Rover:
     initial_rollouts: ClassVar[int] = 600
     rollouts: ClassVar[int] = 3000
     bounded: ClassVar[bool] = True
+    figure: ClassVar[str] = "rover"
 
     @property
     def parameter_bounds(self) -> tuple[np.ndarray, np.ndarray]:

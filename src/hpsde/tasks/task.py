@@ -79,6 +79,8 @@ class TaskExtras:
     parameter_bounds: (low [D], high [D]) in which solutions are looked for; `evaluate` does not enforce them.
     bounded: True when these are hard bounds: nothing that is proposed or learned leaves them. False: for pictures.
     solutions: the solutions the task is known to have.
+    figure: the name of the panels (`hpsde.plots.FIGURES`) that show a policy in place of maps and slices: "puddle",
+        "rover" or, for pictures of an arm, "postures".
     """
 
     description: str = ""
@@ -91,6 +93,7 @@ class TaskExtras:
     parameter_bounds: tuple[np.ndarray, np.ndarray] | None = None
     bounded: bool = False
     solutions: tuple[Solution, ...] = ()
+    figure: str | None = None
 
 
 def task_extras(task: Task) -> TaskExtras:
