@@ -299,7 +299,7 @@ def test_settings_reach_the_learner_and_the_configuration(tmp_path, monkeypatch,
         learners.append(loop.run.learner())
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(driver._Loop, "until_done", take_note)
+    monkeypatch.setattr(driver._Stored, "until_done", take_note)
     arguments = ["--set", "update=rwr", "kappa=2", "--max-options", "3", "--initial-rollouts", "120"]
     assert main(["run", "toy-double", *arguments, "--out", str(tmp_path)]) == 130
     assert f"hpsde resume {tmp_path}" in capsys.readouterr().err

@@ -20,6 +20,7 @@ import stored
 from handmade import DOUBTS, by_hand
 from hpsde.base import archive as _archive
 from hpsde.runs import lock as lock_module
+from hpsde.runs import making
 from hpsde.runs import run as run_module
 from hpsde.runs.backup import check
 from hpsde.runs.export import export
@@ -217,6 +218,21 @@ def test_other_parameters_than_asked_are_learned_from(run):
     np.testing.assert_array_equal(run.rollouts().parameters[:3, 0], [0.25, 0.125, 99.0])
     kept = stored.look(run.folder, "SELECT parameters FROM rollouts WHERE id < 3 ORDER BY id")
     assert [content for (content,) in kept] == [each.parameters.tobytes() for each in asked[:2]]
+
+
+def test_a_learner_is_made_once_when_a_run_is_made_or_opened(tmp_path, monkeypatch):
+    made, make = [], making.new_learner
+    monkeypatch.setattr(making, "new_learner", lambda *given, **more: made.append(given) or make(*given, **more))
+    sizes = {name: value for name, value in stored.SIZES.items() if name != "max_options"}
+    with hpsde.Run.create(tmp_path / "run", method="creps", **stored.WORDS, **sizes) as run:
+        run.learn(stored.make_task(), progress=False)
+    assert len(made) == 1
+    for state in ("kept", "lost"):
+        if state == "lost":
+            (tmp_path / "run/learner.npz").unlink()
+        with hpsde.Run.open(tmp_path / "run") as run:
+            run.policy  # noqa: B018
+    assert len(made) == 3
 
 
 def test_a_run_that_was_closed_says_so(run, tmp_path):

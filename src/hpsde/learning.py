@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import numpy as np
@@ -60,6 +60,109 @@ def sample_contexts(task: Any, seed: int, iteration: int, n: int) -> np.ndarray:
     return np.asarray(task.sample_contexts(key, n), dtype=float)
 
 
+@runtime_checkable
+class Rounds(Protocol):
+    """A run as the loop of Algorithm 1 sees it, in memory or stored (`hpsde.runs.driver`)."""
+
+    def check_interrupt(self) -> None:
+        """Raise where the loop is to end now."""
+
+    def has_open(self) -> bool:
+        """Whether rollouts were proposed that were not evaluated."""
+
+    def evaluate(self) -> None:
+        """Evaluate what is open."""
+
+    def has_new(self) -> bool:
+        """Whether there is something to learn from since the last learning step."""
+
+    def learn(self) -> Any:
+        """A learning step, and what there is to say of it."""
+
+    def next_count(self) -> int:
+        """How many rollouts to propose next; 0: the run is done."""
+
+    def propose(self, count: int) -> None:
+        """Propose so many rollouts."""
+
+
+def drive_rounds(run: Rounds) -> Iterator[Any]:
+    """The loop of Algorithm 1: propose, evaluate, learn, until the run is done. One item per learning step."""
+    while True:
+        run.check_interrupt()
+        if run.has_open():
+            run.evaluate()
+        elif run.has_new():
+            yield run.learn()
+        elif count := run.next_count():
+            run.propose(count)
+        else:
+            return
+
+
+def count_next(done: int, first: int, batch: int, total: int, added: int = 0) -> int:
+    """How many rollouts to propose after `done`: first the initial ones, then `batch` each time, `total` in all.
+
+    Of those done, `added` were made elsewhere: they stand in for initial ones, and do not count among all.
+    """
+    initial = first - done if done == added else 0
+    return max(0, min(initial if initial > 0 else batch, total + added - done))
+
+
+class _InMemory:
+    """A learner and its task, evaluated here. `learn` gives an Iteration."""
+
+    def __init__(self, task: Any, learner: Learner, first: int, batch: int, total: int, tolerance: float):
+        self._task, self._learner = task, learner
+        self._first, self._batch, self._total, self._tolerance = first, batch, total, tolerance
+        self._learning, self._evaluating = _Clock(), _Clock()
+        self._iteration = 0
+        self._open: tuple[np.ndarray, np.ndarray] | None = None
+        self._new: np.ndarray | None = None
+
+    def check_interrupt(self) -> None:
+        """What interrupts has raised already."""
+
+    def has_open(self) -> bool:
+        return self._open is not None
+
+    def evaluate(self) -> None:
+        if self._open is None:
+            raise RuntimeError("nothing was proposed")
+        (contexts, parameters), learner = self._open, self._learner
+        with self._evaluating:
+            numbers = range(len(learner.rollouts) + 1, len(learner.rollouts) + 1 + len(parameters))
+            seeds = seed_argument(self._task, [rollout_seed(learner.seed, number) for number in numbers])
+            returns = np.asarray(self._task.evaluate(contexts, parameters, **seeds), dtype=float)
+        with self._learning:
+            learner.tell(contexts, parameters, returns, failed=~np.isfinite(returns))
+        self._open, self._new = None, returns
+
+    def has_new(self) -> bool:
+        return self._new is not None
+
+    def learn(self) -> Iteration:
+        if self._new is None:
+            raise RuntimeError("nothing is new")
+        learner, returns, self._new = self._learner, self._new, None
+        with self._learning:
+            learner.policy  # noqa: B018 - re-estimates, so that its time and its info belong to this round
+        seconds = self._learning.seconds, self._evaluating.seconds
+        return Iteration(self._iteration, len(learner.rollouts), returns, *seconds, learner.info)
+
+    def next_count(self) -> int:
+        if not self._learner.info.to_gain > self._tolerance:
+            return 0
+        return count_next(len(self._learner.rollouts), self._first, self._batch, self._total)
+
+    def propose(self, count: int) -> None:
+        self._iteration = self._learner.rollouts.next_iteration
+        with self._evaluating:
+            contexts = sample_contexts(self._task, self._learner.seed, self._iteration, count)
+        with self._learning:
+            self._open = contexts, self._learner.ask(contexts).parameters
+
+
 def iterate(
     task: Any,
     learner: Learner,
@@ -76,23 +179,9 @@ def iterate(
     The first round has `initial_rollouts` (the learner's own number by default), the others `batch` (by default as
     `batch_size` says). A learner that has rollouts already goes on from there.
     """
-    learning, evaluating = _Clock(), _Clock()
     first = learner.initial_rollouts if initial_rollouts is None else initial_rollouts
     first, batch = check_count("initial_rollouts", first, 1), batch_size(rollouts, batch, learner.context_size)
-    while (done := len(learner.rollouts)) < rollouts and learner.info.to_gain > tolerance:
-        iteration = learner.rollouts.next_iteration
-        n = min(first if done == 0 else batch, rollouts - done)
-        with evaluating:
-            contexts = sample_contexts(task, learner.seed, iteration, n)
-        with learning:
-            parameters = learner.ask(contexts).parameters
-        with evaluating:
-            seeds = seed_argument(task, [rollout_seed(learner.seed, done + 1 + i) for i in range(n)])
-            returns = np.asarray(task.evaluate(contexts, parameters, **seeds), dtype=float)
-        with learning:
-            learner.tell(contexts, parameters, returns, failed=~np.isfinite(returns))
-            learner.policy  # noqa: B018 - re-estimates, so that its time and its info belong to this round
-        yield Iteration(iteration, len(learner.rollouts), returns, learning.seconds, evaluating.seconds, learner.info)
+    yield from drive_rounds(_InMemory(task, learner, first, batch, rollouts, tolerance))
 
 
 def measure(task: Any, policy: HierarchicalPolicy) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The loop of Algorithm 1 over a stored run: propose, evaluate, tell, learn, until the rollouts are spent.
+"""A stored run as the loop of Algorithm 1 (`hpsde.learning.drive_rounds`) sees it: propose, evaluate, learn.
 
 Every decision of the loop follows from the store, so a process that was killed at any moment and started again
 goes on as if nothing had happened. Rollouts are evaluated in fixed chunks with seeds of their own, so the result
@@ -15,7 +15,7 @@ import numpy as np
 from hpsde.base.checks import check_count
 from hpsde.base.progress import ProgressBar, doubts_marker, progress_bar
 from hpsde.errors import AskTellError, InputError, RolloutsFailedError
-from hpsde.learning import measure, sample_contexts
+from hpsde.learning import count_next, drive_rounds, measure, sample_contexts
 from hpsde.policy.hierarchical import HierarchicalPolicy
 from hpsde.runs.arrays import Rows
 from hpsde.runs.events import added_count
@@ -66,7 +66,7 @@ def drive(
         ):
             run.log(f"running with {executor.workers} worker{'s' if executor.workers > 1 else ''}")
             try:
-                _Loop(run, executor, bar, max_failures, interrupted).until_done()
+                _Stored(run, executor, bar, max_failures, interrupted).until_done()
             finally:
                 write_iterations(run)
         run.log("done")
@@ -89,8 +89,8 @@ def _task(run: Run, task: Any) -> Any:
     return task
 
 
-class _Loop:
-    """What the loop needs to know besides what is in the store."""
+class _Stored:
+    """A run whose rollouts an executor evaluates, and what the loop needs to know besides what is in the store."""
 
     def __init__(
         self, run: Run, executor: Executor, bar: ProgressBar, max_failures: int, interrupted: Callable[[], bool]
@@ -104,22 +104,37 @@ class _Loop:
 
     def until_done(self) -> None:
         """Whatever the store says comes next, until nothing does."""
-        while not self.interrupted():
-            counts = self.run.store.counts()
-            if counts["asked"]:
-                self.evaluate(self.run.store.open_rows())
-            elif counts["done"] >= 2 and self.run.store.new_usable():
-                self.learn()
-            elif sum(counts.values()) - self.added < self.run.config.rollouts and not self.is_done():
-                self.ask(counts)
-            elif counts["done"] < 2:
-                raise AskTellError(
-                    f"{counts['failed']} of {sum(counts.values())} rollouts failed: nothing to learn from"
-                )
-            else:
-                return
-        self.run.log("interrupted")
-        raise KeyboardInterrupt
+        for record in drive_rounds(self):
+            doubts = doubts_marker([doubt["kind"] for doubt in record["doubts"]])
+            value = record.get("greedy_mean_return", record["batch_mean_return"])
+            self.shown = {"mean_return": value, "options_kept": record["options_kept"], "ess": record["ess"]}
+            self.shown |= {"doubts": doubts}
+            self.run.log(_step_line(record, doubts))
+
+    def check_interrupt(self) -> None:
+        """Ctrl-C, or another signal to end."""
+        if self.interrupted():
+            self.run.log("interrupted")
+            raise KeyboardInterrupt
+
+    def has_open(self) -> bool:
+        """Whether rollouts were asked for and not told."""
+        return self.run.store.counts()["asked"] > 0
+
+    def has_new(self) -> bool:
+        """Whether rollouts were told since the last learning step that did not fail."""
+        return self.run.store.counts()["done"] >= 2 and self.run.store.new_usable() > 0
+
+    def next_count(self) -> int:
+        """How many rollouts to ask for next; 0: the run is done."""
+        config, counts = self.run.config, self.run.store.counts()
+        asked = sum(counts.values())
+        count = count_next(asked, config.initial_rollouts, config.batch, config.rollouts, self.added)
+        if count and not self.is_done():
+            return count
+        if counts["done"] < 2:
+            raise AskTellError(f"{counts['failed']} of {asked} rollouts failed: nothing to learn from")
+        return 0
 
     def is_done(self) -> bool:
         """Whether nothing is left to gain; who wants more rollouts than were planned gets them all the same."""
@@ -129,16 +144,15 @@ class _Loop:
         left = last.get("to_gain")
         return isinstance(left, float) and left <= config.tolerance
 
-    def ask(self, counts: dict[str, int]) -> None:
+    def propose(self, count: int) -> None:
         """Store the next rollouts to evaluate."""
-        config, done = self.run.config, sum(counts.values())
-        first = config.initial_rollouts - done if done == self.added else 0
-        count = min(first if first > 0 else config.batch, config.rollouts + self.added - done)
-        contexts = sample_contexts(self.run.task, config.seed, self.run.store.position()[1], count)
-        self.run.propose(contexts, by_policy=counts["done"] >= config.initial_rollouts)
+        config, store = self.run.config, self.run.store
+        contexts = sample_contexts(self.run.task, config.seed, store.position()[1], count)
+        self.run.propose(contexts, by_policy=store.counts()["done"] >= config.initial_rollouts)
 
-    def evaluate(self, rows: Rows) -> None:
+    def evaluate(self) -> None:
         """Have rollouts evaluated, and store every outcome as it comes."""
+        rows = self.run.store.open_rows()
         counts, first_ids = self.run.store.counts(), self.run.store.first_ids(np.unique(rows.ask).tolist())
         self.show(counts, min(len(rows), self.executor.workers * self.run.config.chunk))
         for outcome in self.executor.run(_jobs(rows, first_ids, self.run.config.chunk)):
@@ -166,8 +180,8 @@ class _Loop:
                     f"hpsde resume {self.run.folder} --retry-failed",
                 )
 
-    def learn(self) -> None:
-        """A learning step, with what the policy is worth where that is measured."""
+    def learn(self) -> dict[str, Any]:
+        """A learning step, with what the policy is worth where that is measured; its record."""
         task, seconds = self.run.task, self.task_seconds
 
         def more(policy: HierarchicalPolicy) -> dict[str, Any]:
@@ -176,11 +190,7 @@ class _Loop:
 
         record = self.run.learn_step(more)
         self.task_seconds = 0.0
-        value = record.get("greedy_mean_return", record["batch_mean_return"])
-        doubts = doubts_marker([doubt["kind"] for doubt in record["doubts"]])
-        self.shown = {"mean_return": value, "options_kept": record["options_kept"], "ess": record["ess"]}
-        self.shown |= {"doubts": doubts}
-        self.run.log(_step_line(record, doubts))
+        return record
 
     def show(self, counts: dict[str, int], under_way: int) -> None:
         """Bring the progress bar up to date."""

@@ -36,8 +36,11 @@ def make_config(
     measure: bool | None,
     tolerance: float,
     settings: dict[str, Any],
-) -> tuple[RunConfig, Any]:
-    """The configuration of a new run, and its task where there is one. `Run.create` explains the arguments."""
+) -> tuple[RunConfig, Any, Learner]:
+    """A new run's configuration, its task where there is one, and its learner. `Run.create` explains the arguments.
+
+    All that is wrong with the settings shows when the learner is made.
+    """
     problem, task = problem_and_task(what, words)
     extras = task_extras(task) if problem is None else problem.extras(task)
     first, total = budget(extras, initial_rollouts, rollouts)
@@ -65,8 +68,7 @@ def make_config(
         versions=versions(),
         tolerance=check_tolerance(tolerance),
     )
-    learner_of(config, task)  # all that is wrong with the settings shows now
-    return config, task
+    return config, task, learner_of(config, task)
 
 
 def problem_and_task(what: Any, words: dict[str, Any]) -> tuple[Problem | None, Any]:

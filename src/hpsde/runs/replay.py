@@ -45,16 +45,11 @@ def load_learner(store: Store, config: RunConfig, task: Any, state: Path) -> Loa
     rows, (_, _, steps) = store.used_rows(), store.position()
     events = store.events()
     config = planned_first(config, events)
-    learner = learner_of(config, task)
-    try:
-        if outdated_from(events) is not None:
-            raise FileFormatError(f"{state} is from before a correction")
-        load_state(learner, state, state_origin(store, config))
+    learner, known = learner_of(config, task), 0
+    if outdated_from(events) is None and _remembers(learner, state, state_origin(store, config)):
         known = learner.info.updates
         if known > steps or learner.info.rollouts != int((rows.step <= known).sum()):
-            raise FileFormatError(f"{state} does not belong to these rollouts")
-    except (FileFormatError, OSError):
-        learner, known = learner_of(config, task), 0
+            learner, known = learner_of(config, task), 0  # the state does not belong to these rollouts
     given = store, rows, events, steps
     try:
         return Loaded(learner, known, _go_through(learner, known, *given))
@@ -65,6 +60,15 @@ def load_learner(store: Store, config: RunConfig, task: Any, state: Path) -> Loa
             raise
     learner = learner_of(config, task)
     return Loaded(learner, 0, _go_through(learner, 0, *given))
+
+
+def _remembers(learner: Learner, state: Path, origin: str) -> bool:
+    """Give a new learner the stored state; False where there is none that can be used, and the learner stays new."""
+    try:
+        load_state(learner, state, origin)
+    except (FileFormatError, OSError):
+        return False
+    return True
 
 
 def _go_through(

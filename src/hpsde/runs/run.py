@@ -57,9 +57,10 @@ class Run(Ledger):
     Threads may share it: one at a time asks or learns, and all may tell.
     """
 
-    def __init__(self, folder: Path, config: RunConfig, task: Any = None):
+    def __init__(self, folder: Path, config: RunConfig, task: Any = None, learner: Learner | None = None):
+        """`learner`: that of a new run, which has learned nothing yet."""
         super().__init__(folder, config, None if task is None else check_task(task))
-        self._learner: Learner | None = None
+        self._learner = learner
         self._seen_events = 0  # how many events the learner in memory knows of
         self._remembered = False  # whether the learner began with a state that was stored
 
@@ -95,7 +96,7 @@ class Run(Ledger):
         """
         folder = Path(folder)
         words = {"contexts": contexts, "initial": initial, "context_size": context_size, "batched": batched}
-        config, task = make_config(
+        config, task, learner = make_config(
             what,
             words,
             name=folder.name,
@@ -115,7 +116,7 @@ class Run(Ledger):
             write_json(folder / CONFIG, config.as_dict())
         except OSError as error:
             raise StorageError(f"{folder} cannot be written: {error}") from error
-        run = cls(folder, config, task)
+        run = cls(folder, config, task, learner)
         run.log(f"created: {config.name}, {config.method}, seed {config.seed}")
         return run
 
