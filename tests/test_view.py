@@ -95,6 +95,7 @@ def test_a_return_is_corrected_after_it_was_asked_again_and_the_page_follows(tmp
         tab.until(lambda: page.inner_text("#message") == "Rollout 7 was corrected.")
         page.evaluate("select(8)")
         page.click("#drop")
+        assert page.inner_text("#ask-text").startswith("Drop rollout 8?")
         page.click("#ask-yes")
         tab.until(lambda: page.inner_text("#message") == "Rollout 8 was corrected.")
         with hpsde.Run.open(folder) as run:

@@ -111,9 +111,9 @@ class ViewedRun:
     def rollout(self, number: int) -> dict[str, Any]:
         """What the page does not have of a rollout: why it failed."""
         check_known(self.ledger, [number])
-        names, rows = self.ledger.store.table()
-        row = dict(zip(names, rows[number - 1], strict=True))
-        return {"id": number, "reason": row["reason"], "told_at": row["told_at"]}
+        with self.ledger.store.reading() as connection:
+            found = connection.execute("SELECT reason, told_at FROM rollouts WHERE id = ?", [number]).fetchone()
+        return {"id": number, "reason": found[0], "told_at": found[1]}
 
     def _row(self, context: Sequence[float]) -> np.ndarray:
         size = self.ledger.config.context_size

@@ -43,7 +43,7 @@ function ready(found) {
   // A run as the page works with it: arrays in place of text.
   const arrays = {};
   for (const [name, packed] of Object.entries(found.rollouts)) arrays[name] = unpack(packed);
-  const r = { ...found, rollouts: arrays, S: found.context_size, D: found.parameter_size, count: arrays.id.length };
+  const r = { ...found, rollouts: arrays, S: found.context_size, D: found.parameter_size, count: arrays.id.length, ends: {} };
   if (found.grid) {
     const { chosen, means, expected, deviation } = found.grid;
     r.grid = { ...found.grid, chosen: unpack(chosen), means: unpack(means), expected: unpack(expected), deviation: unpack(deviation) };
@@ -230,6 +230,17 @@ function valueOf(r, key) {
   return key[0] === "c" ? (i) => a.contexts[i * r.S + at] : (i) => a.parameters[i * r.D + at];
 }
 
+function endsOf(r, key) {
+  // The lowest and the highest value of a number among all rollouts.
+  if (!r.ends[key]) {
+    const of = valueOf(r, key);
+    let low = Infinity, high = -Infinity;
+    for (let i = 0; i < r.count; i++) { const v = of(i); if (v < low) low = v; if (v > high) high = v; }
+    r.ends[key] = [low, high];
+  }
+  return r.ends[key];
+}
+
 function shown(r) {
   // Places of the rollouts that pass all filters, at the replayed moment.
   const a = r.rollouts, found = [], now = state.step === null;
@@ -264,17 +275,27 @@ function pointColours(r) {
   return (i) => (Number.isNaN(of(i)) ? none : steps[Math.round(32 * Math.min(rank(of(i)), 1))]);
 }
 
-let mapped = null; // what the map has drawn, for the pointer
+let mapped = null; // what the map has drawn, for the pointer, and its rollouts as a picture
+
+function moveOnMap() {
+  // Only the context has changed: the rollouts stay as they were drawn.
+  const { f, layer } = mapped;
+  f.pen.save();
+  f.pen.setTransform(1, 0, 0, 1, 0, 0);
+  f.pen.clearRect(0, 0, layer.width, layer.height);
+  f.pen.drawImage(layer, 0, 0);
+  f.pen.restore();
+  drawOptionsOnMap(f);
+}
 
 function drawMap() {
   const r = run(), x = valueOf(r, state.x), y = valueOf(r, state.y), places = shown(r);
-  const ends = (of, key) => {
-    let low = Infinity, high = -Infinity;
-    for (let i = 0; i < r.count; i++) { const v = of(i); if (v < low) low = v; if (v > high) high = v; }
+  const ends = (key) => {
+    let [low, high] = endsOf(r, key);
     if (key[0] === "c") { low = Math.min(low, r.low[+key.slice(1)]); high = Math.max(high, r.high[+key.slice(1)]); }
     return extent(low, high);
   };
-  const f = frame($("map"), ends(x, state.x), ends(y, state.y), nameOf(state.x), nameOf(state.y));
+  const f = frame($("map"), ends(state.x), ends(state.y), nameOf(state.x), nameOf(state.y));
   const pen = f.pen, colour = pointColours(r), size = places.length > 20000 ? 1.6 : places.length > 3000 ? 2.4 : 3.6;
   const px = new Float32Array(places.length), py = new Float32Array(places.length), groups = new Map();
   places.forEach((i, k) => {
@@ -296,8 +317,10 @@ function drawMap() {
     else if (r.far(i)) ring(pen, px[k], py[k], 6, ink("--ink"));
     if (r.rollouts.id[i] === state.selected) ring(pen, px[k], py[k], 8, ink("--accent"));
   });
+  const layer = Object.assign(document.createElement("canvas"), { width: $("map").width, height: $("map").height });
+  layer.getContext("2d").drawImage($("map"), 0, 0);
   drawOptionsOnMap(f);
-  mapped = { f, px, py, places };
+  mapped = { f, px, py, places, layer };
   const more = r.shown < r.all ? ` ${r.shown.toLocaleString("en")} of ${r.all.toLocaleString("en")} are in this file.` : "";
   const how = state.x[0] === "c" ? " Drag to move the context; lines are the options, thick where the gate chooses them." : "";
   $("map-hint").textContent = `${places.length.toLocaleString("en")} rollouts are shown.${more}${how} × failed, ○ return far from the others.`;
@@ -366,9 +389,8 @@ function drawParallel() {
   $("parallel").hidden = $("parallel-title").hidden = !many;
   if (!many) return;
   const { pen, width, height } = surface($("parallel")), of = keys.map((each) => valueOf(r, each.key)), top = 24, bottom = height - 8;
-  const ends = of.map((value) => {
-    let low = Infinity, high = -Infinity;
-    for (let i = 0; i < r.count; i++) { const v = value(i); if (v < low) low = v; if (v > high) high = v; }
+  const ends = keys.map(({ key }) => {
+    const [low, high] = endsOf(r, key);
     return high > low ? [low, high] : [low - 1, low + 1];
   });
   const X = (k) => 34 + (k / (keys.length - 1)) * (width - 68), colour = pointColours(r);
@@ -487,7 +509,7 @@ function showContext() {
   }
   showCards();
   showPicture();
-  drawMap();
+  moveOnMap();
   document.body.dataset.drawn = String(Number(document.body.dataset.drawn || 0) + 1);
 }
 const strong = (text) => Object.assign(document.createElement("strong"), { textContent: text });
@@ -531,7 +553,7 @@ function showCards() {
     box.dataset.run = String(state.at);
     for (const option of there.options) box.append(makeCard(option.number));
   }
-  const places = shown(r);
+  const { places } = mapped;
   there.options.forEach((option, o) => {
     const card = box.children[o], known = r.policy_options.find((each) => each.number === option.number) || {};
     card.classList.toggle("chosen", o === there.option);
@@ -572,8 +594,7 @@ function makeCard(number) {
 function drawCurve(canvas, r, option, o, places) {
   // The one parameter over the context, thick where the option rules, among the option's own rollouts.
   const { pen, width, height } = surface(canvas), { xs, means, chosen } = state.line, axis = +state.x.slice(1) || 0, of = valueOf(r, "p0");
-  let low = Infinity, high = -Infinity;
-  for (let i = 0; i < r.count; i++) { const v = of(i); if (v < low) low = v; if (v > high) high = v; }
+  const [low, high] = endsOf(r, "p0");
   const X = (v) => 4 + ((v - xs[0]) / (xs[xs.length - 1] - xs[0] || 1)) * (width - 8), Y = (v) => height - 6 - ((v - low) / (high - low || 1)) * (height - 12);
   pen.strokeStyle = ink("--line");
   pen.strokeRect(0.5, 0.5, width - 1, height - 1);
@@ -595,9 +616,7 @@ function drawBars(canvas, r, option, known, places) {
   const { pen, width, height } = surface(canvas), own = places.filter((i) => r.rollouts.number[i] === option.number).slice(-60);
   const size = Math.min(r.D, 16), step = width / size;
   for (let d = 0; d < size; d++) {
-    const of = valueOf(r, `p${d}`);
-    let low = Infinity, high = -Infinity;
-    for (let i = 0; i < r.count; i++) { const v = of(i); if (v < low) low = v; if (v > high) high = v; }
+    const of = valueOf(r, `p${d}`), [low, high] = endsOf(r, `p${d}`);
     const Y = (v) => height - 6 - ((v - low) / (high - low || 1)) * (height - 12), x = (d + 0.5) * step;
     pen.fillStyle = ink("--line");
     pen.fillRect(x - 1, 6, 2, height - 12);
@@ -742,9 +761,9 @@ function corrections(id) {
     say("The run learns anew from what is right; that may take a while.");
     try {
       await server.call("correct", { run: state.at, id, ...content() });
-      say(`Rollout ${id} was corrected.`);
       await load(state.at);
-      select(id);
+      if (state.selected === id) select(id); // unless another was selected meanwhile
+      say(`Rollout ${id} was corrected.`);
     } catch (error) { say(String(error.message)); }
   };
   const why = () => $("why").value || null;
