@@ -197,7 +197,9 @@ def test_a_new_hill_takes_a_slot_that_nobody_had(surveyed):
 
 def test_without_known_hills_options_stay_as_they_are(surveyed):
     data, climbs = surveyed
-    none = climbs._replace(rows=climbs.rows[:0], widths=climbs.widths[:0], close=climbs.close[:0])
+    none = climbs._replace(
+        rows=climbs.rows[:0], known=climbs.known[:0], widths=climbs.widths[:0], close=climbs.close[:0]
+    )
     found = nobody(data)
     assert hold(found, data, none, None, np.zeros((0, 2))) is found
 
@@ -331,6 +333,34 @@ def test_the_first_climbs_repeat_two_rollouts(course):
     assert sum(again) == 0 or {tuple(first[best]), tuple(first[middle])} >= {tuple(each) for each in second[again]}
     near = np.linalg.norm((first[[best, middle]][:, None] - second[None]) / (HIGHEST - LOWEST), axis=2).min(axis=1)
     assert_allclose(near, 0.0, atol=1e-12)
+
+
+def test_what_no_climb_asks_for_goes_where_no_rollout_is_near():
+    """Once all hills are climbed: in place of the options' own rollouts, and as rollouts of the initial policy."""
+    for scouts, spread in ((0.5, True), (0.0, False)):
+        learner = Course(scouts=scouts).learner
+        while len(learner._state.climbs):
+            step(learner)
+            learner.policy  # noqa: B018 - it learns
+        proposal = learner.ask(count=16)
+        assert np.all(proposal.option == -1) == spread
+        unit = HIGHEST - LOWEST
+        told = learner.rollouts.parameters / unit
+        nearest = np.linalg.norm(proposal.parameters[:, None] / unit - told[None], axis=2).min(axis=1)
+        chance = np.random.default_rng(0).uniform(LOWEST, HIGHEST, (1000, 2)) / unit
+        usual = np.median(np.linalg.norm(chance[:, None] - told[None], axis=2).min(axis=1))
+        assert (np.sum(nearest > 1.5 * usual) >= 7) == spread
+
+
+def test_nothing_ends_while_hills_are_climbed(course):
+    learner = make()
+    step(learner, 128)
+    while True:
+        step(learner)
+        learner.policy  # noqa: B018 - it learns
+        if not len(learner._state.climbs):
+            break
+        assert learner.info.to_gain == np.inf
 
 
 def test_an_option_keeps_its_number_while_its_hill_is_there(course):

@@ -19,6 +19,7 @@ from hpsde.steps.climbing import (
     NARROW,
     NEW,
     SIDE,
+    UNSURE,
     Ground,
     Local,
     find_hills,
@@ -375,7 +376,7 @@ def states(ground, depth=0.1):
 def test_where_nothing_lies_between_two_tops_the_middle_is_asked_for():
     high, low = states(two_tops([]))
     assert (high.state, high.next) == (KNOWN, None)
-    assert low.state == NEW
+    assert low.state == UNSURE
     assert_allclose(low.next, [0.0, 0.0], atol=1e-12)
     # Rollouts aside of the way, or at its ends, say nothing.
     for place in ([0.0, 1.2 * 2.0 * NARROW], [-0.6, 0.0], [0.6, 0.0]):

@@ -17,7 +17,7 @@ from hpsde.learners.ask_tell import made_by
 from hpsde.steps import discovery, scouting, surface
 from hpsde.steps.landscape import Landscape, View
 from hpsde.steps.rollouts import INITIAL
-from hpsde.steps.scouting import Scouts, choose
+from hpsde.steps.scouting import Scouts, choose, farthest
 
 LENGTH, SIGNAL, NOISE = 0.5, 1.0, 0.05
 HOLE, FIRST = 0.3, 64  # from where on no rollout has been, and how many there are at first
@@ -121,6 +121,19 @@ NOWHERE = np.zeros((1, 1))
 OPTION = np.array([[[-0.8]]])
 KNOWN = np.linspace(-1.5, 1.5, 61)
 GRID = np.linspace(0.0, 1.5, 16)  # where the score is typical, if at all
+
+
+def test_the_farthest_from_all_that_is_known_and_from_those_before():
+    """Against one by one, by hand."""
+    rng = np.random.default_rng(2)
+    known, drawn = rng.normal(size=(40, 3)), rng.normal(size=(9, 16, 3))
+    chosen, taken = farthest(known, drawn), known
+    for pool, choice in zip(drawn, chosen, strict=True):
+        nearest = [min(np.linalg.norm(place - other) for other in taken) for place in pool]
+        assert choice == np.argmax(nearest)
+        taken = np.concatenate([taken, pool[choice][None]])
+    assert len(farthest(known, drawn[:0])) == 0
+    assert_array_equal(farthest(known[::-1] + 5.0, drawn + 5.0), chosen)
 
 
 def test_where_all_that_is_drawn_is_known_to_be_bad_nothing_is_worth_a_scout():

@@ -11,6 +11,7 @@ import pytest
 
 from hpsde.base.distributions import Gaussian, Samples, Uniform
 from hpsde.errors import InputError, UnknownNameError
+from hpsde.learning import budget
 from hpsde.tasks import (
     Task,
     TaskExtras,
@@ -280,6 +281,18 @@ def test_evaluation_contexts_and_extras_may_be_given():
     assert (extras.features, extras.max_options, extras.initial_rollouts) == ("squared-exponential", 3, 50)
     assert (extras.rollouts, extras.description) == (80, "a bowl")
     np.testing.assert_array_equal(extras.parameter_bounds, (np.zeros(3), np.ones(3)))
+
+
+@pytest.mark.parametrize(("contexts", "size", "first"), [(None, 1, 350), (None, 4, 350), (None, 5, 600), (1, 1, 600)])
+def test_without_contexts_few_parameters_need_fewer_first_rollouts(contexts, size, first):
+    given = None if contexts is None else Uniform(0.0, 1.0)
+    call = (lambda s, xi: 0.0) if contexts else (lambda xi: 0.0)
+    initial = Uniform(np.zeros(size), np.ones(size))
+    task = task_from_function(call, contexts=given, initial=initial)
+    assert task_extras(task).initial_rollouts == first
+    assert budget(task_extras(task), None, 105) == (first // 10, 105)
+    said = task_from_function(call, contexts=given, initial=initial, initial_rollouts=77)
+    assert task_extras(said).initial_rollouts == 77
 
 
 @pytest.mark.parametrize(

@@ -234,9 +234,9 @@ def learn(
 
     `rollouts` is how many there are in all, 1050 unless the task says otherwise: fewer where no more than `tolerance`,
     as a share of what the returns vary by, is left to gain (0: all are done). `initial_rollouts` is how many of them,
-    by default 4 of 7, are drawn from `initial`; `batch` is how many there are between two learning steps, by default
-    50, but from a fortieth to a twentieth of all, and without contexts a fiftieth. Settings (`hpsde.Settings`) are
-    given by name.
+    by default 4 of 7 (1 of 3 without contexts and with up to four parameters), are drawn from `initial`; `batch` is how
+    many there are between two learning steps, by default 50, but from a fortieth to a twentieth of all, and without
+    contexts a fiftieth. Settings (`hpsde.Settings`) are given by name.
     """
     if not hasattr(task, "evaluate"):
         task = task_from_function(task, initial=initial, contexts=contexts, batched=batched)

@@ -33,6 +33,7 @@ from hpsde.tasks import (
     task_from_function,
     task_names,
 )
+from hpsde.tasks.task import default_extras
 
 __all__ = ["Problem", "distribution_text", "parse_distribution", "problem_from_words", "read_problem"]
 
@@ -149,7 +150,7 @@ class Problem:
             initial=self.initial_distribution,
             batched=self.batched,
             name=self.name,
-            **self._extras(TaskExtras()),
+            **self._extras(default_extras(self.context_size, self.parameter_size)),
         )
 
     def initial_policy(self) -> Any:
@@ -159,7 +160,7 @@ class Problem:
 
     def extras(self, task: Task | None) -> TaskExtras:
         """What `task`, made of this problem, says of itself, with what this problem says in its place."""
-        said = TaskExtras() if task is None else task_extras(task)
+        said = default_extras(self.context_size, self.parameter_size) if task is None else task_extras(task)
         return replace(said, **self._extras(said))
 
     def with_words(self, **words: Any) -> Problem:

@@ -87,6 +87,11 @@ class HPSDE(Learner):
         parameters[scouts], option[scouts] = unseen, INITIAL
         climbs = self._climbs(len(rows))
         parameters[: len(climbs.places)], option[: len(climbs.places)] = climbs.places, climbs.option
+        if self._state.measured and self.settings.scouts:
+            rising = np.cumsum(policy.kept)[self._state.climbing[self._state.climbing >= 0]] - 1
+            idle = (option != INITIAL) & ~np.isin(option, rising)
+            idle[: len(climbs.places)] = False
+            parameters[idle], option[idle] = self._spread(key_noise, rows[idle], parameters[~idle]), INITIAL
         own, others = option != INITIAL, np.flatnonzero(option == INITIAL)
         log_density = np.zeros(len(rows))
         if own.any():
@@ -134,6 +139,14 @@ class HPSDE(Learner):
             return guessed, tried
         some, unseen = self._unseen(key_pool, rows, others, policy)
         return np.concatenate([guessed, some]), np.concatenate([tried, unseen])
+
+    def _spread(self, key: Array, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Parameters for the contexts [n, S], far from all rollouts and from the `others` [N, D] of this round."""
+        drawn = self._initial.sample(key, np.repeat(rows, scouting.POOL, axis=0))
+        known = np.concatenate([self.rollouts.parameters, self.pending, others])
+        unit = np.std(self.rollouts.parameters, axis=0)
+        chosen = scouting.farthest(known / unit, (drawn / unit).reshape(len(rows), scouting.POOL, self.parameter_size))
+        return drawn.reshape(len(rows), scouting.POOL, self.parameter_size)[np.arange(len(rows)), chosen]
 
     def _scouts_gone(self) -> int:
         """How many rollouts of the initial policy there are beyond those that the first learning step waits for."""
@@ -228,7 +241,8 @@ class HPSDE(Learner):
     def _to_gain(self, step: StepInfo, policy: HierarchicalPolicy) -> float:
         """Share of the signal that is left to gain (steps/stopping.py); infinite where that is not known."""
         gate = policy.gate
-        if step.quiet < stopping.QUIET or policy.doubts or not isinstance(gate, GPGate) or gate.binary:
+        climbs = len(self._state.climbs) > 0
+        if climbs or step.quiet < stopping.QUIET or policy.doubts or not isinstance(gate, GPGate) or gate.binary:
             return float("inf")
         rows = policy.known_contexts[gp.spread_subset(len(policy.known_contexts), stopping.CONTEXTS)]
         arrays = (jnp.asarray(each) for each in (policy.features(rows), policy.units.contexts(rows)))

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hpsde.steps import climbing, discovery, latent, valleys
-from hpsde.steps.climbing import KNOWN, Seen
+from hpsde.steps.climbing import KNOWN, UNSURE, Seen
 from hpsde.steps.gaussian import LinearGaussian
 from hpsde.steps.latent import Latent
 from hpsde.steps.refinement import NARROWEST
@@ -23,18 +23,21 @@ NEAR = 0.1  # deviations of the first rollouts: an option so near a top stands o
 
 
 class Climbs(NamedTuple):
-    """The known hills that are solutions, the highest first, and the rollouts to do next.
+    """The hills that are solutions, the highest first, and the rollouts to do next.
 
-    rows [H]: of the hills' highest rollouts; widths [H]: how far from these the tops may be; close [H]: how near to
-    these no more is lost than a rollout is worth. places [n, D]: parameters of the next rollouts; summits [n]: rows of
-    the highest rollouts of their hills.
+    rows [H]: of the hills' highest rollouts; known [H]: whether valleys to the other hills are measured; widths [H]:
+    how far from the highest rollouts the tops may be; close [H]: how near to them no more is lost than a rollout is
+    worth. places [n, D]: parameters of the next rollouts; summits [n]: rows of the highest rollouts of their hills.
+    measured: hills are climbed, so that one rollout tells all of a place.
     """
 
     rows: np.ndarray
+    known: np.ndarray
     widths: np.ndarray
     close: np.ndarray
     places: np.ndarray
     summits: np.ndarray
+    measured: bool
 
 
 def survey(data: Data, temperature: float, looks: dict[bytes, Seen]) -> Climbs | None:
@@ -55,18 +58,20 @@ def survey(data: Data, temperature: float, looks: dict[bytes, Seen]) -> Climbs |
         return None
     nothing = np.zeros(0, dtype=int)
     if len(again):
-        return Climbs(nothing, np.zeros(0), np.zeros(0), x[again], usable[again])
+        return Climbs(nothing, nothing > 0, np.zeros(0), np.zeros(0), x[again], usable[again], False)
     best = float(y.max())
     least = best - float(discovery.tolerance(np.array([best]), temperature, ground.typical)[0])
     hills = climbing.find_hills(ground, least, valleys.DEPTH * temperature, MOST)
-    tops = [each for each in hills if each.state == KNOWN and y[each.row] >= least]
+    tops = [each for each in hills if each.state in (KNOWN, UNSURE) and y[each.row] >= least]
     going = [each for each in hills if each.next is not None]
     return Climbs(
         rows=usable[[each.row for each in tops]],
+        known=np.array([each.state == KNOWN for each in tops], dtype=bool),
         widths=np.array([each.width for each in tops]),
         close=np.array([each.close for each in tops]),
         places=np.array([each.next for each in going]).reshape(-1, size),
         summits=usable[[each.row for each in going]],
+        measured=True,
     )
 
 
@@ -82,19 +87,20 @@ def hold(found: Latent, data: Data, climbs: Climbs, before: np.ndarray | None, m
 
     before [O], means [O, D]: the options there were. One that stands on a hill is not lost while the hill is there.
     """
-    if not len(climbs.rows):
+    if not climbs.known.any():
         return found
     kept = found.kept.copy() if found.found is not None else np.zeros_like(found.kept)
     taken, new = np.zeros_like(kept), {}
     old = np.zeros_like(kept) if before is None else before
-    for row in climbs.rows.tolist():
+    for row, known in zip(climbs.rows.tolist(), climbs.known.tolist(), strict=True):
         top, own = data.parameters[row], int(found.responsibilities[:, row].argmax())
         if kept[own] and not taken[own]:
             taken[own] = True
             continue
         near = np.linalg.norm(means - top, axis=1)
+        stands = ~kept & old & (near < NEAR) if len(near) else np.zeros_like(kept)
         free = np.flatnonzero(~kept & ~taken)
-        if len(free):
+        if len(free) and (known or stands.any()):
             # A slot that nobody had comes before one that has just become free.
             slot = int(min(free, key=lambda o: (not (old[o] and near[o] < NEAR), bool(old[o]))))
             new[slot], taken[slot], kept[slot] = top, True, True

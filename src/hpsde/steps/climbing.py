@@ -38,7 +38,8 @@ DOUBT = 2.0  # deviations of the model by which a hill may be higher
 MIDDLE, NARROW = (0.25, 0.75), 0.25  # part of the way between two tops, and how far from it, in lengths of it
 REMEMBERED = 20_000  # looks at models, before all are forgotten
 NEIGHBOURS = 3  # higher hills next to each that it is compared with
-NEW, KNOWN, LOW, JOINED = range(4)  # a hill: not known yet, known up to NEARLY, no solution, another one's
+# A hill: not known yet, known up to NEARLY, no solution, another one's, known but perhaps another one's.
+NEW, KNOWN, LOW, JOINED, UNSURE = range(5)
 
 
 class Seen(NamedTuple):
@@ -243,13 +244,16 @@ def _look(ground: Ground, tree: KDTree, row: int, least: float, higher: list[Hil
     if len(beside) < size + 2:
         if _leads_to(ground, tree, place, higher):
             return Hill(row, JOINED)
-        return Hill(row, NEW, _apart_from(ground, place, ground.x[beside]), ground.spacing)
+        return Hill(row, NEW, _apart_from(ground, place, ground.x[beside], 0.5 * ground.spacing), ground.spacing)
     seen, reach, _ = _see(ground, tree, place, None)
     gain = max(seen.height - float(ground.y[row]), 0.0)
     way = seen.length * float(np.sqrt(2.0 / max(seen.signal, 1e-150)))  # on which as much is lost, squared, as 1
     width, close = (min(way * float(np.sqrt(each)), reach) for each in (gain, ENOUGH * ground.scale))
     if gain <= ENOUGH * ground.scale:
-        return Hill(row, KNOWN, None, width, close)
+        round_it = min(way * float(np.sqrt(NEARLY * ground.scale)), BESIDE * ground.spacing)
+        near = tree.query_ball_point(place, round_it)
+        poised = len(near) >= _quadratic_size(size)
+        return Hill(row, KNOWN, None if poised else _apart_from(ground, place, ground.x[near], round_it), width, close)
     if not seen.goes_on and seen.height + DOUBT * seen.deviation < least:
         return Hill(row, LOW)
     # A step along a diagonal is longer than the spacing: a better rollout that lies as near is the hill's.
@@ -273,9 +277,8 @@ def _leads_to(ground: Ground, tree: KDTree, place: np.ndarray, higher: list[Hill
     return bool(np.linalg.norm(tops - place, axis=1).min() < SAME * ground.spacing)
 
 
-def _apart_from(ground: Ground, place: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """The place within half the spacing of which least is known by the rollouts `known` [n, D]."""
-    reach = 0.5 * ground.spacing
+def _apart_from(ground: Ground, place: np.ndarray, known: np.ndarray, reach: float) -> np.ndarray:
+    """The place within `reach` of which least is known by the rollouts `known` [n, D]."""
     low, high = _box(ground, place, reach)
     places = low + (high - low) * spread(len(place), STARTS)
 
@@ -304,7 +307,7 @@ def _apart(ground: Ground, hill: Hill, higher: list[Hill], depth: float) -> Hill
         aside = np.linalg.norm(away - share[:, None] * way, axis=1) / length
         between = (share > MIDDLE[0]) & (share < MIDDLE[1]) & (aside < NARROW)
         if not between.any():
-            return hill._replace(state=NEW, next=place + 0.5 * way)
+            return hill._replace(state=UNSURE, next=place + 0.5 * way)
         if ground.y[between].min() > height - depth:
             return Hill(hill.row, JOINED)
     return hill

@@ -7,6 +7,9 @@ option, are worth a look, and of these the scout takes the one that may be best.
 scout, and none where hardly any variance is left between the first rollouts. Once all options are narrow, though, their
 own rollouts bring nothing new: then scouts go wherever a solution may lie.
 
+Where hills are climbed (climbing.py), an option's own rollouts bring nothing new either: in their place scouts go where
+no rollout is near, whatever the model says of it.
+
 What the search takes for a solution, but does not know to be good (discovery.py), is a guess: a few scouts try it, as
 its component of the mixture would. Then it is known to be good, and an option is born, or it is gone.
 """
@@ -18,6 +21,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.spatial import KDTree
 
 from hpsde import gp
 from hpsde.base.padding import pad_rows, padded_size
@@ -51,6 +55,18 @@ def choose(surveyed: Landscape, process: gp.GP, contexts: np.ndarray, drawn: np.
     highest = mean + DOUBT * deviation
     possible = (mean < least[:, None]) & (highest >= least[:, None])
     return Scouts(np.where(possible, highest, -np.inf).argmax(axis=1), possible.any(axis=1))
+
+
+def farthest(known: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+    """Which of the parameters [n, P, D] that were drawn for each of n scouts is farthest [n] from all that are known
+    [N, D] and from those of the scouts before it.
+    """
+    tree, chosen = KDTree(known), np.zeros(len(drawn), dtype=int)
+    for i, pool in enumerate(drawn):
+        before = drawn[np.arange(i), chosen[:i]]
+        others = np.linalg.norm(pool[:, None] - before, axis=2).min(axis=1, initial=np.inf)
+        chosen[i] = np.argmax(np.minimum(tree.query(pool)[0], others))
+    return chosen
 
 
 def _predict(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -96,10 +96,23 @@ class TaskExtras:
     figure: str | None = None
 
 
+FEW = 350  # first rollouts that climbs can start from, with at most
+FEW_PARAMETERS = 4  # parameters (steps/climbing.py)
+
+
+def default_extras(context_size: int | None, parameter_size: int | None) -> TaskExtras:
+    """What holds when a task of these sizes says nothing: without a context single rollouts lead to the tops of hills,
+    and fewer need to be drawn before.
+    """
+    few = context_size == 0 and parameter_size is not None and parameter_size <= FEW_PARAMETERS
+    return TaskExtras(initial_rollouts=FEW) if few else TaskExtras()
+
+
 def task_extras(task: Task) -> TaskExtras:
     """The extras of `task`, each from its attribute of that name or, where it has none, the default."""
     names = TaskExtras.__dataclass_fields__
-    return TaskExtras(**{name: getattr(task, name) for name in names if hasattr(task, name)})
+    otherwise = default_extras(task.context_size, task.parameter_size)
+    return replace(otherwise, **{name: getattr(task, name) for name in names if hasattr(task, name)})
 
 
 def task_measures(task: Task, contexts: Any, parameters: Any) -> Mapping[str, Any]:
@@ -255,16 +268,23 @@ def task_from_function(
         size = 0 if context_distribution is None else context_distribution.size
         evaluation = np.array(check_rows("evaluation", evaluation, size))
         evaluation.setflags(write=False)
+    initial = as_distribution(initial, "initial")
+    extras = {"initial_rollouts": first_by_default(context_distribution, initial)} | extras
     return FunctionTask(
         function=function,
         contexts=context_distribution,
-        initial=as_distribution(initial, "initial"),
+        initial=initial,
         name=own_name if name is None else name,
         batched=batched,
         takes_seeds=signature is not None and ("seeds" if batched else "seed") in signature.parameters,
         evaluation=evaluation,
         **extras,
     )
+
+
+def first_by_default(contexts: Distribution | None, initial: Distribution) -> int:
+    """How many first rollouts a task with these distributions has when it says nothing."""
+    return default_extras(0 if contexts is None else contexts.size, initial.size).initial_rollouts
 
 
 def check_seeds(seeds: Any, rows: int) -> np.ndarray:

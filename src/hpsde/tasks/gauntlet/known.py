@@ -13,7 +13,7 @@ import numpy as np
 
 from hpsde.base.distributions import as_distribution
 from hpsde.base.shapes import Float
-from hpsde.tasks.task import FunctionTask, Task, check_seeds
+from hpsde.tasks.task import FunctionTask, Task, check_seeds, first_by_default
 
 __all__ = ["Cell", "KnownTask", "generator", "known_task", "uniforms"]
 
@@ -87,10 +87,13 @@ def known_task(
     **extras: Any,
 ) -> KnownTask:
     """A `KnownTask` with true returns `returns`; extras as for `task_from_function`, and `solutions`."""
+    initial = as_distribution(initial, "initial")
+    contexts = None if contexts is None else as_distribution(contexts, "contexts")
+    extras = {"initial_rollouts": first_by_default(contexts, initial)} | extras
     return KnownTask(
         function=returns,
-        contexts=None if contexts is None else as_distribution(contexts, "contexts"),
-        initial=as_distribution(initial, "initial"),
+        contexts=contexts,
+        initial=initial,
         name=name,
         batched=True,
         takes_seeds=observe is not None,
