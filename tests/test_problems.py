@@ -348,7 +348,7 @@ def test_functions_are_found_by_module_by_attribute_and_by_file(folder):
         assert (task.rollouts, task.initial_rollouts) == (TaskExtras.rollouts, TaskExtras.initial_rollouts)
     alone = problem_from_words("own_throw:alone", initial="uniform([0, 0], 1)", name="sum", rollouts=210).make_task()
     np.testing.assert_array_equal(alone.evaluate(np.zeros((1, 0)), [[1.0, 2.0]]), [3.0])
-    assert (alone.name, alone.rollouts, alone.initial_rollouts) == ("sum", 210, 120)
+    assert (alone.name, alone.rollouts, alone.initial_rollouts) == ("sum", 210, 70)
 
 
 def test_function_is_found_from_another_folder_and_can_import_its_neighbours(folder, monkeypatch):
@@ -379,7 +379,8 @@ def test_tasks_of_ones_own_come_as_object_class_or_factory(folder):
         task = problem.make_task()
         assert (task.name, task.context_size, task.parameter_size) == (name, *sizes)
         assert problem.initial_policy().name == name
-        assert (problem.extras(task).rollouts, problem.extras(task).initial_rollouts) == (105, 60)
+        first = 60 if task.context_size else 35
+        assert (problem.extras(task).rollouts, problem.extras(task).initial_rollouts) == (105, first)
 
 
 @pytest.mark.parametrize(

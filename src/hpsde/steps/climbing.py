@@ -250,7 +250,7 @@ def _look(ground: Ground, tree: KDTree, row: int, least: float, higher: list[Hil
     way = seen.length * float(np.sqrt(2.0 / max(seen.signal, 1e-150)))  # on which as much is lost, squared, as 1
     width, close = (min(way * float(np.sqrt(each)), reach) for each in (gain, ENOUGH * ground.scale))
     if gain <= ENOUGH * ground.scale:
-        round_it = min(way * float(np.sqrt(NEARLY * ground.scale)), BESIDE * ground.spacing)
+        round_it = min(way * float(np.sqrt(np.sqrt(ENOUGH) * ground.scale)), BESIDE * ground.spacing)
         near = tree.query_ball_point(place, round_it)
         poised = len(near) >= _quadratic_size(size)
         return Hill(row, KNOWN, None if poised else _apart_from(ground, place, ground.x[near], round_it), width, close)
