@@ -373,9 +373,15 @@ def states(ground, depth=0.1):
     return found[0], found[8]
 
 
+def at_a_top(place):
+    """Nothing is asked for, or what makes sure of one of the tops."""
+    return place is None or np.linalg.norm(np.abs(place) - [1.0, 0.0]) < 0.02
+
+
 def test_where_nothing_lies_between_two_tops_the_middle_is_asked_for():
     high, low = states(two_tops([]))
-    assert (high.state, high.next) == (KNOWN, None)
+    assert high.state == KNOWN
+    assert at_a_top(high.next)
     assert low.state == UNSURE
     assert_allclose(low.next, [0.0, 0.0], atol=1e-12)
     # Rollouts aside of the way, or at its ends, say nothing.
@@ -387,8 +393,9 @@ def test_where_nothing_lies_between_two_tops_the_middle_is_asked_for():
 def test_two_tops_are_two_where_a_rollout_between_is_lower_and_one_where_it_is_not(place):
     for value, state in ((0.75, KNOWN), (0.85, JOINED), (0.95, JOINED)):
         high, low = states(two_tops([(place, value)]))
-        assert (high.state, high.next) == (KNOWN, None)
-        assert (low.state, low.next) == (state, None)
+        assert (high.state, low.state) == (KNOWN, state)
+        assert at_a_top(high.next)
+        assert at_a_top(low.next)
     # Another depth, another answer.
     assert states(two_tops([(place, 0.75)]), depth=0.2)[1].state == JOINED
     # One deep rollout is enough, whatever else lies between.
@@ -532,4 +539,4 @@ def test_a_place_is_asked_for_once(function, seed, first, maxima):
 def test_after_a_few_rollouts_for_each_maximum_nothing_is_asked_for(function, seed, first, maxima):
     ground, hills = do_next(function, ground_of(function, cloud(seed, first)), 0.6, 0.1, rounds=40)
     assert [each for each in hills if each.next is not None] == []
-    assert len(ground.y) - first <= 16 * maxima
+    assert len(ground.y) - first <= 25 * maxima

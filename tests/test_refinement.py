@@ -61,6 +61,19 @@ def test_without_contexts():
     np.testing.assert_allclose(found.b, optimum(np.zeros((1, 1)))[0], atol=1e-6)
 
 
+def test_a_direction_that_rounding_makes_negative_has_a_width_all_the_same(monkeypatch):
+    """A covariance of an optimum that is nearly singular may have an eigenvalue below 0."""
+    locate = refinement.locate
+
+    def rounded(given, start):
+        found = locate(given, start)
+        return found._replace(K=np.diag([1.0, -1e-7]), W=np.zeros((2, 2)))
+
+    monkeypatch.setattr(refinement, "locate", rounded)
+    Sigma = refine_one(wide(), None, *rollouts(0, 40)).Sigma
+    assert np.linalg.eigvalsh(Sigma).min() > 0.0
+
+
 def test_the_posterior_is_calibrated_under_noise():
     """In deviations of its own covariance the optimum is off by about one number of chi, and never much more."""
     squares = []

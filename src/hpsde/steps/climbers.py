@@ -63,7 +63,8 @@ def survey(data: Data, temperature: float, looks: dict[bytes, Seen]) -> Climbs |
     least = best - float(discovery.tolerance(np.array([best]), temperature, ground.typical)[0])
     hills = climbing.find_hills(ground, least, valleys.DEPTH * temperature, MOST)
     tops = [each for each in hills if each.state in (KNOWN, UNSURE) and y[each.row] >= least]
-    going = [each for each in hills if each.next is not None]
+    # What makes sure of tops that are nearly reached comes last.
+    going = sorted((each for each in hills if each.next is not None), key=lambda each: each.width <= each.close)
     return Climbs(
         rows=usable[[each.row for each in tops]],
         known=np.array([each.state == KNOWN for each in tops], dtype=bool),
@@ -85,7 +86,8 @@ def owners(found: Latent, data: Data, climbs: Climbs) -> np.ndarray:
 def hold(found: Latent, data: Data, climbs: Climbs, before: np.ndarray | None, means: np.ndarray) -> Latent:
     """The options with one for every known hill, as far as there are slots.
 
-    before [O], means [O, D]: the options there were. One that stands on a hill is not lost while the hill is there.
+    before [O], means [O, D]: the options there were. One that stands on a hill is not lost while the hill is there; one
+    whose best rollout is beside a top that another option holds has no hill of its own, and goes.
     """
     if not climbs.known.any():
         return found
@@ -104,6 +106,9 @@ def hold(found: Latent, data: Data, climbs: Climbs, before: np.ndarray | None, m
             # A slot that nobody had comes before one that has just become free.
             slot = int(min(free, key=lambda o: (not (old[o] and near[o] < NEAR), bool(old[o]))))
             new[slot], taken[slot], kept[slot] = top, True, True
+    best = np.where((found.responsibilities > 0.5) & data.mask, data.advantages, -np.inf).argmax(axis=1)
+    near_top = np.linalg.norm(data.parameters[best][:, None] - data.parameters[climbs.rows], axis=2).min(axis=1) < NEAR
+    kept &= taken | ~near_top
     if found.found is None:
         return nearest(data, kept, new)
     changed = discovery.with_points(found.found, new)._replace(kept=kept, died=found.found.died & ~kept)

@@ -32,6 +32,7 @@ JITTER = 1e-12  # of the kernel's variance
 STARTS = 60  # places at which a model is looked at before it is climbed,
 WALKS, STRIDE = 8, 0.7  # steps of a walk on models at most, and how long each is, in spacings
 ENOUGH = 1e-8  # of the returns' range from typical to best: less is not worth a rollout
+CLOSE = 1e-4  # of it: where no more is lost, rollouts make sure of a top
 NEARLY = 1e-2  # of it: where no more is to gain, a hill is known
 REPEATED = 1e-9  # of it, by which a repeated rollout may differ without being noise
 DOUBT = 2.0  # deviations of the model by which a hill may be higher
@@ -250,10 +251,11 @@ def _look(ground: Ground, tree: KDTree, row: int, least: float, higher: list[Hil
     way = seen.length * float(np.sqrt(2.0 / max(seen.signal, 1e-150)))  # on which as much is lost, squared, as 1
     width, close = (min(way * float(np.sqrt(each)), reach) for each in (gain, ENOUGH * ground.scale))
     if gain <= ENOUGH * ground.scale:
-        round_it = min(way * float(np.sqrt(np.sqrt(ENOUGH) * ground.scale)), BESIDE * ground.spacing)
-        near = tree.query_ball_point(place, round_it)
-        poised = len(near) >= _quadratic_size(size)
-        return Hill(row, KNOWN, None if poised else _apart_from(ground, place, ground.x[near], round_it), width, close)
+        # By fewer rollouts close to a top a model may promise nothing by chance.
+        near = min(way * float(np.sqrt(CLOSE * ground.scale)), BESIDE * ground.spacing)
+        others = tree.query_ball_point(place, near)
+        sure = len(others) >= _quadratic_size(size)
+        return Hill(row, KNOWN, None if sure else _apart_from(ground, place, ground.x[others], near), width, close)
     if not seen.goes_on and seen.height + DOUBT * seen.deviation < least:
         return Hill(row, LOW)
     # A step along a diagonal is longer than the spacing: a better rollout that lies as near is the hill's.

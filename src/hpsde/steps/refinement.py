@@ -140,7 +140,7 @@ def refine_one(
     found = min((locate(given, start) for start in starts), key=lambda each: each.volume)
     change, slopes = (part[0] for part in features.raw((found.X @ C.T)[None]))
     variance, turn = np.linalg.eigh(WIDTH**2 * found.K + found.W)
-    Sigma = C @ (turn * np.minimum(variance, 1.0)) @ turn.T @ C.T + NARROWEST**2 * np.eye(len(C))
+    Sigma = C @ (turn * np.clip(variance, 0.0, 1.0)) @ turn.T @ C.T + NARROWEST**2 * np.eye(len(C))
     return LinearGaussian(option.b + change, option.w + slopes, Sigma)
 
 
