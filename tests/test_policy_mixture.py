@@ -9,6 +9,7 @@ import scipy.stats
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import gammaln
 
+from hpsde.base.compilations import count_compilations
 from hpsde.mixture import conditional as pm
 from hpsde.mixture.conditional import MixtureStart, WeightedSamples
 
@@ -108,6 +109,19 @@ def test_the_bound_never_falls_under_a_climb(seed):
     assert_allclose(bound, bounds[-1], rtol=1e-10)
     assert_array_equal(np.asarray(r)[4:B], 0.0)  # what is inactive stays so
     assert_allclose(np.sum(r, axis=0), 1.0, rtol=1e-12)
+
+
+def test_one_program_takes_any_number_of_steps():
+    samples, _ = make_samples()
+    r, active = some_responsibilities()
+    one, _ = pm.climb(r, active, samples, steps=1)
+    two, bound = pm.climb(r, active, samples, steps=2)
+    with count_compilations() as compiled:
+        again, same = pm.climb(one, active, samples, steps=1)
+        pm.climb(r, active, samples, steps=7)
+    assert compiled.count == 0
+    assert_allclose(again, two, atol=1e-12)
+    assert same == pytest.approx(float(bound), rel=1e-12)
 
 
 def test_what_joining_gains_is_the_difference_of_bounds_from_scratch():

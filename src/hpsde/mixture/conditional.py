@@ -17,7 +17,6 @@ components are joined is known without another pass over the data. docs/discover
 
 from __future__ import annotations
 
-import functools
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -162,9 +161,9 @@ def _entropy(r: Any, xp: ModuleType = jnp) -> Any:
     return -xp.where(r > 0.0, r * xp.log(xp.where(r > 0.0, r, 1.0)), 0.0)
 
 
-@functools.partial(jax.jit, static_argnames="steps")
+@jax.jit
 def climb(
-    r: Float[Array, "B N"], active: Bool[Array, " C"], samples: WeightedSamples, *, steps: int
+    r: Float[Array, "B N"], active: Bool[Array, " C"], samples: WeightedSamples, *, steps: int | Array
 ) -> tuple[Array, Array]:
     """Responsibilities after some steps of variational EM, and their bound."""
 
