@@ -89,6 +89,9 @@ def main() -> None:
     parser.add_argument("--rollouts", type=int, default=100_000)
     parser.add_argument("--results", type=Path, default=RESULTS)
     given = parser.parse_args()
+    if shutil.which("chromium") is None:
+        print("there is no Chromium, so that nothing was measured: make chromium installs Debian's")
+        return
     with tempfile.TemporaryDirectory() as place:
         make_run(Path(place) / "run", given.rollouts)
         found = measure(Path(place) / "run")
