@@ -7,9 +7,9 @@ import numpy as np
 
 from hpsde.policy.hierarchical import HierarchicalPolicy
 from hpsde.steps.features import Linear
-from hpsde.steps.gating import SoftmaxGate
 from hpsde.steps.gaussian import LinearGaussian
 from hpsde.steps.rollouts import Units
+from hpsde.steps.softmax import SoftmaxGate
 from hpsde.tasks import make_task
 from hpsde.tasks.kinematics import KUKA_LWR
 from hpsde.tasks.reach import KUKA_POSTURES, nearest_angles

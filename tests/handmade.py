@@ -11,9 +11,11 @@ from hpsde.gp.warp import Warp
 from hpsde.policy.doubts import Doubt
 from hpsde.policy.hierarchical import HierarchicalPolicy
 from hpsde.steps.features import Linear
-from hpsde.steps.gating import GPGate, MarginalGate, SoftmaxGate
+from hpsde.steps.gating import GPGate
 from hpsde.steps.gaussian import LinearGaussian
+from hpsde.steps.marginal import MarginalGate
 from hpsde.steps.rollouts import Units
+from hpsde.steps.softmax import SoftmaxGate
 
 KEPT = np.array([True, False, True, False])
 DOUBTS = (

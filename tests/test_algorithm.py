@@ -10,16 +10,19 @@ from hpsde import algorithm
 from hpsde.algorithm import reestimate
 from hpsde.settings import Settings
 from hpsde.steps import discovery, landscape, latent, refining, training
-from hpsde.steps.gating import GPGate, MarginalGate, SoftmaxGate, train_gate
+from hpsde.steps.gates import train_gate
+from hpsde.steps.gating import GPGate
 from hpsde.steps.gaussian import LinearGaussian, means
 from hpsde.steps.judging import share_outside, widest
 from hpsde.steps.landscape import View, combinations
 from hpsde.steps.latent import Latent
+from hpsde.steps.marginal import MarginalGate
 from hpsde.steps.numbering import number_options
 from hpsde.steps.refining import good_contexts, refine_options
 from hpsde.steps.return_model import approximate_return, survey
 from hpsde.steps.rollouts import Data
 from hpsde.steps.searching import SEARCH_GROWTH, find_options, is_due
+from hpsde.steps.softmax import SoftmaxGate
 from hpsde.steps.state import State
 from hpsde.steps.surface import Start
 from hpsde.steps.training import LEAST_EFFECTIVE, explored, improve_options, train_options

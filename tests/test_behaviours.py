@@ -8,7 +8,15 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.integrate import simpson
 
 from hpsde.steps import behaviours
-from hpsde.steps.behaviours import Behaviour, History, log_gate, log_mixture, make_behaviour
+from hpsde.steps.behaviours import (
+    AllBehaviours,
+    Behaviour,
+    History,
+    OwnBehaviour,
+    log_gate,
+    log_mixture,
+    make_behaviour,
+)
 from hpsde.steps.gaussian import LinearGaussian
 
 F = D = 1
@@ -148,13 +156,27 @@ def count_densities(monkeypatch):
     return asked
 
 
+def own_density(*given):
+    return old_density(OwnBehaviour(), *given)
+
+
+def mixture_density(*given):
+    return old_density(AllBehaviours(), *given)
+
+
+def old_density(kind, history, contexts, features, parameters, log_initial, made_by, P=None):
+    """log pi_old of rollouts that all count."""
+    table = history.log_densities(contexts, features, parameters, log_initial, P)
+    return kind.log_density(table, history.rows_of(made_by), np.ones(len(contexts), dtype=bool))
+
+
 def test_the_history_grows_with_rollouts_and_behaviours_and_computes_nothing_twice(monkeypatch):
     rng = np.random.default_rng(7)
     history, made = History(), [draw_behaviour(seed)[0] for seed in (10, 11, 12)]
     asked = count_densities(monkeypatch)
     s, xi, log_initial = make_rollouts(rng, 30)
     made_by = np.zeros(30, dtype=int)
-    assert_allclose(history.log_mixture(s, s, xi, log_initial, made_by), log_initial, rtol=1e-12)
+    assert_allclose(mixture_density(history, s, s, xi, log_initial, made_by), log_initial, rtol=1e-12)
     for index, behaviour in enumerate(made, start=1):
         rows = np.asarray(behaviour.chosen) >= 0
         decisions = np.asarray(behaviour.contexts)[rows], np.asarray(behaviour.chosen)[rows]
@@ -162,7 +184,7 @@ def test_the_history_grows_with_rollouts_and_behaviours_and_computes_nothing_twi
         more = make_rollouts(rng, 10)
         s, xi, log_initial = (np.concatenate(pair) for pair in zip((s, xi, log_initial), more, strict=True))
         made_by = np.concatenate([made_by, np.full(10, 3 * index)])
-        result = history.log_mixture(s, s, xi, log_initial, made_by)
+        result = mixture_density(history, s, s, xi, log_initial, made_by)
         table = np.stack([log_initial, *(log_density(each, s, xi) for each in made[:index])])
         counts = np.array([30.0] + [10.0] * index)
         truth = np.log((counts / counts.sum()) @ np.exp(table))
@@ -171,7 +193,7 @@ def test_the_history_grows_with_rollouts_and_behaviours_and_computes_nothing_twi
     assert len(asked) == 3 * 60
     assert len(set(asked)) == len(asked)
     # Asked again with nothing new, it computes nothing.
-    assert_allclose(history.log_mixture(s, s, xi, log_initial, made_by), truth, rtol=1e-9)
+    assert_allclose(mixture_density(history, s, s, xi, log_initial, made_by), truth, rtol=1e-9)
     assert len(asked) == 3 * 60
 
 
@@ -182,11 +204,11 @@ def test_the_own_density_is_that_of_the_policy_that_made_the_rollout():
         history.add(number, behaviour.options, np.asarray(behaviour.contexts)[rows], np.asarray(behaviour.chosen)[rows])
     s, xi, log_initial = make_rollouts(np.random.default_rng(10), 30)
     made_by = np.repeat([0, 5, 2], 10)
-    own = history.log_own(s, s, xi, log_initial, made_by)
+    own = own_density(history, s, s, xi, log_initial, made_by)
     first, second = (log_density(behaviour, s, xi) for behaviour in made)
     assert_allclose(own, np.concatenate([log_initial[:10], second[10:20], first[20:]]), rtol=1e-9)
     mixture = np.logaddexp.reduce([log_initial, first, second]) - np.log(3.0)
-    assert_allclose(history.log_mixture(s, s, xi, log_initial, made_by), mixture, rtol=1e-9)
+    assert_allclose(mixture_density(history, s, s, xi, log_initial, made_by), mixture, rtol=1e-9)
 
 
 def add_slanted(history, number, rng):
@@ -209,7 +231,7 @@ def test_the_density_of_combinations_is_the_mixture_of_the_projected_options():
     made = [add_slanted(history, number, rng) for number in (1, 4)]
     s, xi, log_initial = rng.normal(size=(30, 1)), rng.normal(size=(30, 3)), rng.normal(-1.0, 0.1, size=30)
     made_by = np.repeat([0, 1, 4], [15, 5, 10])
-    whole = history.log_mixture(s, s, xi, log_initial, made_by)
+    whole = mixture_density(history, s, s, xi, log_initial, made_by)
     table = np.empty((3, 30))
     table[0] = log_initial
     for row, (options, contexts, chosen) in enumerate(made, start=1):
@@ -220,9 +242,9 @@ def test_the_density_of_combinations_is_the_mixture_of_the_projected_options():
             densities = [scipy.stats.multivariate_normal(*moments).pdf(xi[i] @ P) for moments in at]
             table[row, i] = np.log(share @ densities)
     given = (s, s, xi, log_initial, made_by, P)
-    assert_allclose(history.log_mixture(*given), np.log(np.array([15, 5, 10]) / 30 @ np.exp(table)), rtol=1e-8)
-    assert_allclose(history.log_own(*given), np.choose(np.repeat([0, 1, 2], [15, 5, 10]), table), rtol=1e-8)
-    assert_array_equal(history.log_mixture(*given[:5]), whole)
+    assert_allclose(mixture_density(history, *given), np.log(np.array([15, 5, 10]) / 30 @ np.exp(table)), rtol=1e-8)
+    assert_allclose(own_density(history, *given), np.choose(np.repeat([0, 1, 2], [15, 5, 10]), table), rtol=1e-8)
+    assert_array_equal(mixture_density(history, *given[:5]), whole)
 
 
 def test_along_the_same_combinations_nothing_is_computed_twice_and_along_others_all_anew(monkeypatch):
@@ -237,9 +259,13 @@ def test_along_the_same_combinations_nothing_is_computed_twice_and_along_others_
         s, xi, log_initial = (part[:count] for part in every)
         given = (s, s, xi, log_initial, made_by[:count], P)
         before = len(asked)
-        found = history.log_mixture(*given)
+        found = mixture_density(history, *given)
         computed = len(asked) - before
-        assert_allclose(found, History(behaviours=history.behaviours, filled=[0, 0, 0]).log_mixture(*given), rtol=1e-9)
+        assert_allclose(
+            found,
+            mixture_density(History(behaviours=history.behaviours, filled=[0, 0, 0]), *given),
+            rtol=1e-9,
+        )
         return computed
 
     add_slanted(history, 1, rng)
@@ -255,7 +281,7 @@ def test_a_behaviour_without_rollouts_counts_nothing():
     history = History()
     behaviour = draw_behaviour(13)[0]
     history.add(1, behaviour.options, np.zeros((1, 1)), np.zeros(1, dtype=int))
-    result = history.log_mixture(s, s, xi, log_initial, np.zeros(30, dtype=int))
+    result = mixture_density(history, s, s, xi, log_initial, np.zeros(30, dtype=int))
     assert_allclose(result, log_initial, rtol=1e-12)
 
 
@@ -268,8 +294,8 @@ def test_decisions_of_the_same_policy_that_come_later_count_as_if_they_had_come_
     at_once, in_parts = History(), History()
     at_once.add(4, behaviour.options, contexts, chosen)
     in_parts.add(4, behaviour.options, contexts[:3], chosen[:3])
-    early = in_parts.log_mixture(s, s, xi, log_initial, made_by)
+    early = mixture_density(in_parts, s, s, xi, log_initial, made_by)
     in_parts.add(4, behaviour.options, contexts[3:], chosen[3:])
-    wanted = at_once.log_mixture(s, s, xi, log_initial, made_by)
-    np.testing.assert_array_equal(in_parts.log_mixture(s, s, xi, log_initial, made_by), wanted)
+    wanted = mixture_density(at_once, s, s, xi, log_initial, made_by)
+    np.testing.assert_array_equal(mixture_density(in_parts, s, s, xi, log_initial, made_by), wanted)
     assert not np.allclose(early, wanted)

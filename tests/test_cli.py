@@ -5,7 +5,6 @@ import json
 import signal
 import subprocess
 import sys
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +12,14 @@ import pytest
 
 import hpsde
 import stored
+from hpsde.base.groups import named
 from hpsde.cli import COMMANDS, main
 from hpsde.commands._options import LearnerOptions, parse_setting
+from hpsde.learners.hireps import HiREPSSettings
 from hpsde.runs import driver
 from hpsde.runs.files import json_ready, replacing, write_json
 from hpsde.runs.folder import FILES
-from hpsde.settings import Settings
+from hpsde.settings import Settings, short_names
 from patience import LONG
 from stored import FUNCTION, SHORT, SIZES
 
@@ -190,7 +191,7 @@ def test_tasks_lists_every_task_with_its_sizes(capsys):
         (["run", "toy-double", "--seed", "-1"], "0 or more"),
         (["run", "toy-double", "--seed", "9" * 30], "below 2^63"),
         (["run", "toy-double", "--rollouts", "many"], "--rollouts"),
-        (["run", "toy-double", "--set", "magic=1"], "kappa"),
+        (["run", "toy-double", "--set", "magic=1"], "gate.kappa"),
         (["run", "toy-double", "--set", "kappa"], "NAME=VALUE"),
         (["run", "toy-double", "--set", "kappa=-1"], "kappa must lie between"),
         (["run", "toy-double", "--rollouts", "100", "--initial-rollouts", "600"], "at most all rollouts, 100"),
@@ -224,10 +225,10 @@ def test_wrong_usage_says_what_is_right_and_exits_with_2(arguments, expected, ca
         (["rnu"], "run"),
         (["run", "toy-duble"], "toy-double"),
         (["run", "toy-double", "--method", "hpsde-rep-gp"], "hpsde-reps-gp"),
-        (["run", "toy-double", "--set", "kapa=1"], "kappa"),
+        (["run", "toy-double", "--set", "kapa=1"], "gate.kappa"),
         (["run", "task.toml"], "toy-double"),
         (["run", "key.toml"], "contexts"),
-        (["run", "setting.toml"], "kappa"),
+        (["run", "setting.toml"], "gate.kappa"),
     ],
 )
 def test_what_is_misspelt_is_named_as_it_was_meant(arguments, meant, tmp_path, monkeypatch, capsys):
@@ -246,7 +247,7 @@ def test_the_library_names_what_was_meant_too():
         lambda: hpsde.learn(task, method="hpsde-rep-gp"),
         lambda: hpsde.learn(task, kapa=1.0),
     ):
-        with pytest.raises(hpsde.UnknownNameError, match=r"Did you mean '(toy-double|hpsde-reps-gp|kappa)'\?"):
+        with pytest.raises(hpsde.UnknownNameError, match=r"Did you mean '(toy-double|hpsde-reps-gp|gate.kappa)'\?"):
             call()
 
 
@@ -306,15 +307,34 @@ def test_settings_reach_the_learner_and_the_configuration(tmp_path, monkeypatch,
     config = json.loads((tmp_path / "config.json").read_text())
     chosen = {"update": "rwr", "kappa": 2, "max_options": 3}
     assert {name: config["settings"][name] for name in chosen} == chosen
-    assert {name: getattr(learners[0].settings, name) for name in chosen} == chosen
+    found = short_names(learners[0].settings)
+    assert {name: found[name] for name in chosen} == chosen
     assert config["initial_rollouts"] == learners[0].initial_rollouts == 120
 
 
-def test_every_setting_is_listed_with_its_meaning(capsys):
-    assert main(["settings"]) == 0
+@pytest.mark.parametrize(
+    ("words", "settings"),
+    [([], Settings()), (["--method", "paper"], Settings.paper()), (["--method", "hireps"], HiREPSSettings())],
+)
+def test_every_setting_is_listed_with_its_default_its_values_and_its_meaning(words, settings, capsys):
+    assert main(["settings", "--all", *words]) == 0
     lines = capsys.readouterr().out.splitlines()[1:]
-    assert [line.split()[0] for line in lines] == [field.name for field in fields(Settings)]
-    assert all(len(line.split()) > 3 for line in lines)
+    assert {line.split()[0]: line.split()[1] for line in lines} == {
+        name: str(value) for name, value in named(settings).items()
+    }
+    assert all(len(line.split()) > 4 for line in lines)
+
+
+def test_the_settings_that_users_need_are_few_and_those_of_the_method(capsys):
+    for words in ([], ["--method", "hireps"]):
+        assert main(["settings", "--all", *words]) == 0
+        every = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()[1:]]
+        assert main(["settings", *words]) == 0
+        few = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()[1:]]
+        assert len(few) == 8
+        assert few == [line for line in every if line in few]
+    assert main(["settings", "--method", "no-such"]) == 2
+    assert "unknown method 'no-such'" in capsys.readouterr().err
 
 
 def test_unknown_task_leaves_no_folder(tmp_path, capsys):

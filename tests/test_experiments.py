@@ -270,9 +270,9 @@ def test_a_folder_with_runs_of_other_settings_is_refused(tmp_path):
     kept = read_json(tmp_path / runner.SETTINGS)
     assert kept["toy-double"]["bad"]["weight_sum"] == "one"
     assert kept["puddle"]["good"]["max_options"] == 20  # of all tasks of the paper
-    with pytest.raises(InputError, match=r"good on toy-double with another kappa"):
+    with pytest.raises(InputError, match=r"good on toy-double with another epsilon"):
         runner.keep_settings(
-            tmp_path, [PlannedRun("toy-double", Variant("good", "hpsde-reps-softmax", {"kappa": 2.0}), 1, 120)]
+            tmp_path, [PlannedRun("toy-double", Variant("good", "hpsde-reps-softmax", {"epsilon": 2.0}), 1, 120)]
         )
 
 

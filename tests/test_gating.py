@@ -17,17 +17,12 @@ from hpsde.errors import UnknownNameError
 from hpsde.gp.model import JITTER
 from hpsde.gp.warp import CLIP, WARPS, Warp, fit_warp
 from hpsde.steps import gating
-from hpsde.steps.gating import (
-    GPGate,
-    MarginalGate,
-    Optimism,
-    SoftmaxGate,
-    choose_options,
-    fit_marginal,
-    fit_softmax,
-    scores,
-)
+from hpsde.steps.gate import Optimism
+from hpsde.steps.gates import GATES, kind_of, scores
+from hpsde.steps.gating import GaussianProcess, GPGate
 from hpsde.steps.gaussian import LinearGaussian
+from hpsde.steps.marginal import MarginalGate, fit_marginal, marginal_log_probabilities
+from hpsde.steps.softmax import SoftmaxGate, fit_softmax, softmax_log_probabilities
 
 O, N, F = 3, 90, 2
 IDENTITY = Warp(np.array([0.0, 1.0]), np.array([0.0, 1.0]))
@@ -54,6 +49,13 @@ def make_options(D=1):
     )
 
 
+def choose_options(key, gate, values, temperature):
+    """What the gate's kind chooses; a Gaussian process at this temperature."""
+    kind = kind_of(gate)
+    given = {"exploration_temperature": 1.0} if isinstance(gate, GPGate) else {}
+    return kind(**given).choose(key, gate, np.asarray(values), temperature)
+
+
 # ---------------------------------------------------------------- softmax gate
 
 
@@ -66,7 +68,7 @@ def test_softmax_regression_is_scikit_learns():
     model = LogisticRegression(C=1.0 / (2.0 * ridge), fit_intercept=False, tol=1e-10, max_iter=10_000)
     model.fit(design, np.repeat(np.arange(O), N), sample_weight=(targets / targets.sum()).ravel())
     assert_allclose(gate.theta, model.coef_, atol=2e-3)
-    probabilities = np.exp(gating.softmax_log_probabilities(gate, jnp.asarray(features)))
+    probabilities = np.exp(softmax_log_probabilities(gate, jnp.asarray(features)))
     assert_allclose(probabilities.T, model.predict_proba(design[:N]), atol=1e-4)
 
 
@@ -96,7 +98,7 @@ def test_softmax_weights_zero_are_absence_and_their_scale_does_not_matter():
 def test_softmax_without_features_is_the_share_of_the_weights():
     _, targets = make_targets()
     gate = fit_softmax(jnp.zeros((N, 0)), jnp.asarray(targets), 1e-6)
-    shares = np.exp(gating.softmax_log_probabilities(gate, jnp.zeros((4, 0))))
+    shares = np.exp(softmax_log_probabilities(gate, jnp.zeros((4, 0))))
     truth = targets.sum(axis=1) / targets.sum()
     assert_allclose(shares, np.repeat(truth[:, None], 4, axis=1), atol=1e-4)
 
@@ -115,7 +117,7 @@ def test_the_marginal_gate_is_bayes_rule():
         covariance = (effective * covariance + np.eye(F)) / (effective + 1.0)
         likelihood.append(weights.sum() * scipy.stats.multivariate_normal(mean, covariance).pdf(contexts))
     truth = np.array(likelihood) / np.sum(likelihood, axis=0)
-    assert_allclose(np.exp(gating.marginal_log_probabilities(gate, jnp.asarray(contexts))), truth, rtol=1e-8)
+    assert_allclose(np.exp(marginal_log_probabilities(gate, jnp.asarray(contexts))), truth, rtol=1e-8)
 
 
 def test_the_marginal_gate_recovers_a_known_mixture():
@@ -131,7 +133,7 @@ def test_the_marginal_gate_recovers_a_known_mixture():
     assert_allclose(np.exp(gate.log_share), [0.7, 0.3], atol=0.02)
     assert_allclose(gate.mean[:, 0], [-1.0, 2.0], atol=0.05)
     assert_allclose(gate.covariance[:, 0, 0], [1.5**2, 0.5**2], rtol=0.05)
-    found = np.exp(gating.marginal_log_probabilities(gate, jnp.asarray(contexts[:, None])))
+    found = np.exp(marginal_log_probabilities(gate, jnp.asarray(contexts[:, None])))
     assert np.abs(found - truth).mean() < 0.01
 
 
@@ -143,7 +145,7 @@ def test_an_option_of_one_sample_or_none_leaves_the_marginal_gate_proper():
     assert all(np.isfinite(part).all() for part in gate)
     assert_allclose(gate.mean[2], contexts[0], rtol=1e-12)
     assert_allclose(gate.covariance[2], np.eye(F) / 2.0, atol=1e-12)
-    values = np.exp(gating.marginal_log_probabilities(gate, jnp.asarray(contexts)))
+    values = np.exp(marginal_log_probabilities(gate, jnp.asarray(contexts)))
     assert_allclose(values.sum(axis=0), 1.0, rtol=1e-9)
     assert_allclose(values[1], 0.0, atol=1e-100)
 
@@ -151,7 +153,7 @@ def test_an_option_of_one_sample_or_none_leaves_the_marginal_gate_proper():
 def test_without_contexts_the_marginal_gate_is_the_share_of_the_weights():
     _, targets = make_targets()
     gate = fit_marginal(jnp.zeros((N, 0)), jnp.asarray(targets))
-    values = np.exp(gating.marginal_log_probabilities(gate, jnp.zeros((2, 0))))
+    values = np.exp(marginal_log_probabilities(gate, jnp.zeros((2, 0))))
     truth = targets.sum(axis=1) / targets.sum()
     assert_allclose(values, np.stack([truth, truth], axis=1), rtol=1e-9)
 
@@ -286,15 +288,15 @@ def test_no_more_is_expected_than_a_rollout_has_had():
 
 def test_a_gate_less_its_inverse_is_whole_again_to_the_bit():
     # Once by LAPACK, as a learner's gate has it.
-    for gate in (gating.with_inverse(make_gp_gate()), SoftmaxGate(jnp.zeros((O, 1)))):
-        lean = gating.without_inverse(gate)
-        whole = gating.with_inverse(lean)
+    for gate in (kind_of(make_gp_gate()).with_inverse(make_gp_gate()), SoftmaxGate(jnp.zeros((O, 1)))):
+        lean = kind_of(gate).without_inverse(gate)
+        whole = kind_of(gate).with_inverse(lean)
         for one, other in zip(jax.tree.leaves(whole), jax.tree.leaves(gate), strict=True):
             assert_array_equal(one, other)
-    assert gating.without_inverse(make_gp_gate()).process.K_inverse.size == 0
+    assert GaussianProcess.without_inverse(make_gp_gate()).process.K_inverse.size == 0
 
 
-@pytest.mark.parametrize("kind", gating.GATES)
+@pytest.mark.parametrize("kind", [each.name for each in GATES])
 def test_options_that_are_not_kept_score_minus_infinity(kind):
     features, targets = make_targets()
     gates = {
@@ -340,6 +342,8 @@ def test_the_gp_gate_draws_by_the_return_over_the_temperature():
     chosen = np.asarray(choose_options(KEY, gate, repeated(values), temperature))
     assert_frequencies(chosen, softmax((10.0 + 20.0 * values) / temperature))
     assert_array_equal(chosen, choose_options(KEY, gate, repeated(values), temperature))
+    half = GaussianProcess(exploration_temperature=2.0)  # in units of T
+    assert_array_equal(chosen, half.choose(KEY, gate, np.asarray(repeated(values)), temperature / 2.0))
     assert np.any(chosen != choose_options(jax.random.key(1), gate, repeated(values), temperature))
 
 

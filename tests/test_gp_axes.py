@@ -7,7 +7,8 @@ from numpy.testing import assert_allclose
 from hpsde import gp
 from hpsde.gp.axes import LENGTHS, mean_gradients, turned_axes
 from hpsde.gp.warp import Warp
-from hpsde.steps import gating
+from hpsde.steps import gates
+from hpsde.steps.gate import Optimism
 from hpsde.steps.gating import GPGate
 from hpsde.steps.gaussian import LinearGaussian
 
@@ -67,15 +68,15 @@ def test_a_gate_over_turned_points_is_the_expectation_over_the_options_parameter
     )
     context = np.array([[0.7]])
     arrays = (options, jnp.ones(1, dtype=bool), jnp.asarray(context), jnp.asarray(context))
-    optimism = (None, gating.Optimism(1.0, of_return=True))
-    greedy, optimistic = (float(np.asarray(gating.scores(gate, *arrays, each))[0, 0]) for each in optimism)
+    optimism = (None, Optimism(1.0, of_return=True))
+    greedy, optimistic = (float(np.asarray(gates.scores(gate, *arrays, each))[0, 0]) for each in optimism)
     xi = 0.7 * np.asarray(options.w)[0] + rng.normal(size=(20_000, 3)) @ root.T
     points = np.hstack([xi, np.full((len(xi), 1), 0.7)]) @ axes.T
     mean, variance = (np.asarray(part) for part in gp.predict(turned, jnp.asarray(points)))
     assert_allclose(greedy, mean.mean(), atol=4.0 * mean.std() / np.sqrt(len(mean)))
     assert_allclose(optimistic - greedy, np.sqrt(variance.mean() + mean.var()), rtol=0.02)
     # In use and cautious: at the mean parameters themselves.
-    cautious = float(np.asarray(gating.scores(gate._replace(cautious=True), *arrays))[0, 0])
+    cautious = float(np.asarray(gates.scores(gate._replace(cautious=True), *arrays))[0, 0])
     middle = np.concatenate([0.7 * np.asarray(options.w)[0, 0], [0.7]])[None] @ axes.T
     mean, variance = (np.asarray(part) for part in gp.predict(turned, jnp.asarray(middle)))
     assert_allclose(cautious, mean[0] - np.sqrt(variance[0]), rtol=1e-6)

@@ -17,8 +17,8 @@ from hpsde.learners.creps import CREPS
 from hpsde.learners.hireps import HiREPS, HiREPSSettings
 from hpsde.methods import TUNED
 from hpsde.steps import reps
-from hpsde.steps.gating import SoftmaxGate
 from hpsde.steps.gaussian import LinearGaussian
+from hpsde.steps.softmax import SoftmaxGate
 from hpsde.tasks import task_names
 
 EPSILON = 0.8

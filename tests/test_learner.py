@@ -366,17 +366,21 @@ def test_unknown_settings_list_the_known_ones():
 def test_settings_come_as_a_whole_or_by_name():
     settings = hpsde.Settings(update="rwr", kappa=2.0)
     learner = hpsde.HPSDE(1, 1, initial=hpsde.Uniform(-1, 1), settings=settings, kappa=3.0)
-    assert (learner.settings.update, learner.settings.kappa) == ("rwr", 3.0)
-    assert settings.kappa == 2.0
+    assert (learner.settings.update, learner.settings.gate.kappa) == (hpsde.RWR(), 3.0)
+    assert settings.gate.kappa == 2.0
 
 
 @pytest.mark.parametrize("temperature", [1.0, 4.0])
 def test_options_are_drawn_at_a_temperature_in_units_of_T(monkeypatch, temperature):
-    learner, seen = small.make(exploration_temperature=temperature), []
-    draw = hpsde.learners.hpsde.choose_options
-    monkeypatch.setattr(hpsde.learners.hpsde, "choose_options", lambda *given: seen.append(given[3]) or draw(*given))
+    learner, seen, choose = small.make(exploration_temperature=temperature), [], hpsde.GaussianProcess.choose
+
+    def noted(self, key, gate, values, T):
+        seen.append((self.exploration_temperature, T))
+        return choose(self, key, gate, values, T)
+
+    monkeypatch.setattr(hpsde.GaussianProcess, "choose", noted)
     small.run(learner, rounds=(128, 32))
-    assert seen == [temperature * learner.info.temperature]
+    assert seen == [(temperature, learner.info.temperature)]
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,9 @@ def test_method_and_settings_by_name():
     assert len(learn(density="vb", weight_sum="one").options) == 1
     with pytest.raises(UnknownNameError, match="unknown method 'magic'; valid are: hpsde-reps-gp"):
         learn(method="magic")
-    with pytest.raises(UnknownNameError, match=r"unknown setting 'kapa'; valid are: .*kappa.*Did you mean 'kappa'\?$"):
+    with pytest.raises(
+        UnknownNameError, match=r"unknown setting 'kapa'; valid are: .*kappa.*Did you mean 'gate.kappa'\?$"
+    ):
         learn(kapa=2.0)
 
 

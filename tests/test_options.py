@@ -10,16 +10,27 @@ import scipy.stats
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import LinearRegression, Ridge
 
-from hpsde.steps import gaussian, reps, rwr
+from hpsde.steps import gaussian
 from hpsde.steps.gaussian import LinearGaussian
 from hpsde.steps.options import UPDATES, fit_options
+from hpsde.steps.reps import REPS
+from hpsde.steps.rwr import RWR
+from hpsde.steps.update import OptionUpdate
 
 N, F, D = 50, 2, 3
 TINY = 1e-12
 
 fit = jax.jit(gaussian.fit, static_argnames=("ridge", "variance_floor"))
-rwr_weights = jax.jit(rwr.sample_weights, static_argnames=("epsilon", "least"))
-reps_weights = jax.jit(reps.sample_weights, static_argnames=("epsilon", "least"))
+
+
+@functools.partial(jax.jit, static_argnames=("epsilon", "least"))
+def rwr_weights(returns, features, base, target, *, epsilon, least=0.0):
+    return RWR(epsilon=epsilon).sample_weights(returns, features, base, target, least)
+
+
+@functools.partial(jax.jit, static_argnames=("epsilon", "least"))
+def reps_weights(returns, features, base, target, *, epsilon, least=0.0):
+    return REPS(epsilon=epsilon).sample_weights(returns, features, base, target, least)
 
 
 def make_data(seed=0, n=N):
@@ -286,13 +297,13 @@ def make_two_lines():
     return returns, contexts, parameters, base
 
 
-@pytest.mark.parametrize("update", sorted(UPDATES))
+@pytest.mark.parametrize("update", UPDATES)
 def test_every_kept_option_is_trained_on_its_own_samples(update):
     returns, contexts, parameters, base = make_two_lines()
     kept = np.array([True, True, False])
     arrays = (jnp.asarray(part) for part in (returns, contexts, contexts, parameters, base, base, kept))
-    policies = fit_options(*arrays, update=update, epsilon=1.0, support=0.0, ridge=1e-3, variance_floor=1e-6)
-    weigh = {"reps": reps_weights, "rwr": rwr_weights}[update]
+    policies = fit_options(*arrays, update=update(epsilon=1.0, support=0.0), ridge=1e-3, variance_floor=1e-6)
+    weigh = {REPS: reps_weights, RWR: rwr_weights}[update]
     for o, slope in enumerate((1.0, -1.0)):
         d = weigh(returns, contexts, base[o], base[o], epsilon=1.0)
         alone = fit(contexts, parameters, d, ridge=1e-3, variance_floor=1e-6)
@@ -307,18 +318,18 @@ def test_every_kept_option_is_trained_on_its_own_samples(update):
     assert_array_equal(policies.Sigma[2], np.eye(1))
 
 
-def test_support_is_for_each_feature_and_one_more_whatever_is_matched(monkeypatch):
+def test_support_is_for_each_feature_and_one_more_whatever_is_matched():
     asked = []
 
-    def update(returns, features, base, target, *, epsilon, least):
-        asked.append((epsilon, least, features.shape[1]))
-        return base
+    class Noted(OptionUpdate, name="noted", listed=False):
+        def sample_weights(self, returns, features, base, target, least):
+            asked.append((self.epsilon, least, features.shape[1]))
+            return base
 
-    monkeypatch.setitem(UPDATES, "own", update)
     returns, contexts, parameters, base = make_two_lines()
     features = np.hstack([contexts, contexts**2])
     parts = (returns, features, features[:, :1], parameters, base, base, np.ones(3, dtype=bool))
-    fit_options(*map(jnp.asarray, parts), update="own", epsilon=2.0, support=7.0, ridge=1e-3, variance_floor=1e-6)
+    fit_options(*map(jnp.asarray, parts), update=Noted(epsilon=2.0, support=7.0), ridge=1e-3, variance_floor=1e-6)
     assert set(asked) == {(2.0, 3 * 7.0, 1)}
 
 

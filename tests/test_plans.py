@@ -52,7 +52,7 @@ def test_settings_are_changed(run, capsys):
     run.set(kappa=2.5)  # nothing new
     assert len(run.store.events()) == 1
     run.set(features="linear")  # nothing has been learned yet
-    assert run.learner().settings.features == "linear"
+    assert run.learner().settings.features.kind == "linear"
     assert run.config.settings["features"] == "linear"
 
 
@@ -88,7 +88,7 @@ def test_bounds_of_another_kind_say_so(value, message, run):
 
 def test_an_array_of_one_number_is_a_number(run):
     run.set(kappa=np.array(2.5))
-    assert run.learner().settings.kappa == 2.5
+    assert run.learner().settings.gate.kappa == 2.5
 
 
 def test_plans_are_not_changed_while_the_run_is_running(run):

@@ -21,7 +21,7 @@ from hpsde import FileFormatError, InputError, gp, load_policy
 from hpsde.base import archive as _archive
 from hpsde.policy.fields import COMMON, FEATURES, GATES, NEW_IN_VERSION, fields_of
 from hpsde.steps.features import Custom, SquaredExponential
-from hpsde.steps.gating import Optimism
+from hpsde.steps.gate import Optimism
 
 PAGE = Path(__file__).parent.parent / "docs/policy_file.md"
 
@@ -523,7 +523,7 @@ def test_numbers_that_make_no_sense_are_refused(name, change, message, saved, pa
         ({"doubts": [{"kind": "wide", "value": 1.0, "text": "\ud800"}]}, "is damaged: doubts"),
         ({"version": "2"}, "has version '2'"),
         ({"format": "hpsde-run"}, "its format is 'hpsde-run', not 'hpsde-policy'"),
-        ({"gate": "oracle"}, "gate 'oracle' is none of gp, softmax, marginal"),
+        ({"gate": "oracle"}, "gate 'oracle' is none of gp, marginal, softmax"),
         ({"gate": ["gp"]}, "gate .* is none of"),
         ({"features": "wavelet"}, "features 'wavelet' is none of linear"),
         ({"code": "print(1)"}, "its header has the keys"),

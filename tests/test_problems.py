@@ -244,7 +244,7 @@ def test_any_data_is_a_problem_or_a_file_format_error(data):
 def test_example_file_is_read_and_its_task_is_made(folder):
     problem = read_problem(EXAMPLES / "my_problem.toml")
     assert (problem.context_size, problem.parameter_size, problem.rollouts) == (1, 1, 400)
-    assert problem.settings == {"kl_bound": 2.0}
+    assert problem.settings == {"weights.kl_bound": 2.0}
     assert "my_return" not in sys.modules
     task = problem.make_task()
     np.testing.assert_allclose(task.evaluate([[5.0]], [[15.0]]), -abs(100 / 9.81 * 0.5 - 5.0))
@@ -320,7 +320,7 @@ def test_words_go_before_what_the_file_says():
     path = str(EXAMPLES / "my_problem.toml")
     problem = problem_from_words(path, contexts="uniform([0, 1], 2)", rollouts=500, settings={"kappa": 2.0})
     assert (problem.context_size, problem.parameter_size, problem.rollouts, problem.max_options) == (2, 1, 500, 4)
-    assert problem.settings == {"kl_bound": 2.0, "kappa": 2.0}
+    assert problem.settings == {"weights.kl_bound": 2.0, "kappa": 2.0}
     assert problem_from_words(path) == read_problem(path)
 
 

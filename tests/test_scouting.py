@@ -477,7 +477,7 @@ def test_all_rollouts_may_be_scouts():
 
 
 def test_scouts_are_a_share():
-    assert 0.0 < hpsde.Settings().scouts <= 0.5
+    assert 0.0 < hpsde.Settings().density.scouts <= 0.5
     for share in (-0.1, 1.1, float("nan")):
         with pytest.raises(hpsde.InputError, match="scouts must lie between 0"):
             hpsde.Settings(scouts=share)

@@ -10,10 +10,11 @@ from scipy.special import logsumexp
 
 from hpsde.errors import InputError, UnknownNameError
 from hpsde.settings import Settings
-from hpsde.steps import dual, weighing
+from hpsde.steps import dual, return_functions, weighing
+from hpsde.steps.return_functions import Advantage, ReturnFunction
 from hpsde.steps.rollouts import Data
 from hpsde.steps.weighing import compute_weights as weights_at
-from hpsde.steps.weights import RETURN_FUNCTIONS, flattened_base, log_return_function, truncated
+from hpsde.steps.weights import flattened_base, truncated
 
 ROWS, COUNT = 96, 80  # 16 rows are padding
 REAL = np.arange(ROWS) < COUNT
@@ -94,6 +95,10 @@ def test_rank_weights_know_the_order_alone():
     assert_allclose(bent.weights, result.weights, rtol=1e-12)
 
 
+def log_return_function(f, returns):
+    return return_functions.log_return_function(Advantage().of(f), returns)
+
+
 def test_log_return_functions():
     returns = np.array([0.5, 2.0, 2.0, 1.0])
     assert_array_equal(log_return_function("advantage", returns), returns)
@@ -114,7 +119,7 @@ def test_log_return_function_errors():
         log_return_function(lambda r: r[:2], returns)
     with pytest.raises(UnknownNameError, match="unknown return function 'square'") as error:
         log_return_function("square", returns)
-    assert all(name in str(error.value) for name in RETURN_FUNCTIONS)
+    assert all(name in str(error.value) for name in ReturnFunction.known)
 
 
 # ---------------------------------------------------------------- temperature
@@ -172,7 +177,9 @@ def test_a_known_temperature_is_kept_but_for_one_that_settings_fix():
 
 
 @pytest.mark.parametrize(("shift", "scale"), [(-1e5, 1.0), (0.0, 1e-9), (3.0, 1e9), (-900.0, 37.0)])
-@pytest.mark.parametrize("settings", [Settings(), Settings(f="exp"), Settings(f="rank")], ids=lambda s: s.f)
+@pytest.mark.parametrize(
+    "settings", [Settings(), Settings(f="exp"), Settings(f="rank")], ids=lambda s: s.weights.f.name
+)
 def test_shifted_and_scaled_returns_have_the_same_weights(settings, shift, scale):
     data = make_data(3)
     plain = compute_weights(data, settings)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hpsde import errors, learning, methods, tasks
     from hpsde.base.distributions import Gaussian, Samples, Uniform
+    from hpsde.base.groups import setting
     from hpsde.errors import (
         AskTellError,
         FarReturnWarning,
@@ -38,43 +39,87 @@ if TYPE_CHECKING:
     from hpsde.problems import Problem
     from hpsde.runs.run import Run
     from hpsde.settings import Settings
+    from hpsde.steps.behaviours import BehaviourDensity
+    from hpsde.steps.features import ContextFeatures
+    from hpsde.steps.gate import Gate
+    from hpsde.steps.gating import GaussianProcess
+    from hpsde.steps.latent import Density
+    from hpsde.steps.marginal import Marginal
+    from hpsde.steps.options import Options
+    from hpsde.steps.reps import REPS
+    from hpsde.steps.return_functions import ReturnFunction
+    from hpsde.steps.rwr import RWR
+    from hpsde.steps.softmax import Softmax
+    from hpsde.steps.surface import ReturnModel
+    from hpsde.steps.update import OptionUpdate
+    from hpsde.steps.weights import Weights
 
 __version__ = "0.1.0"
 
 __all__ = [
     "CREPS",
     "HPSDE",
+    "REPS",
+    "RWR",
     "AskTellError",
+    "BehaviourDensity",
+    "ContextFeatures",
+    "Density",
     "Doubt",
     "FarReturnWarning",
     "FileFormatError",
+    "Gate",
     "Gaussian",
+    "GaussianProcess",
     "HiREPS",
     "HiREPSSettings",
     "HierarchicalPolicy",
     "HpsdeError",
     "InputError",
     "LearningError",
+    "Marginal",
     "Option",
+    "OptionUpdate",
+    "Options",
     "Problem",
     "Proposal",
+    "ReturnFunction",
+    "ReturnModel",
     "RolloutsFailedError",
     "Run",
     "RunLockedError",
     "Samples",
     "Settings",
+    "Softmax",
     "StorageError",
     "Uniform",
     "UnknownNameError",
+    "Weights",
     "errors",
     "learn",
     "learning",
     "load_policy",
     "methods",
+    "setting",
     "tasks",
 ]
 
 _MODULE_OF = {
+    "BehaviourDensity": "steps.behaviours",
+    "ContextFeatures": "steps.features",
+    "Density": "steps.latent",
+    "Gate": "steps.gate",
+    "GaussianProcess": "steps.gating",
+    "Marginal": "steps.marginal",
+    "OptionUpdate": "steps.update",
+    "Options": "steps.options",
+    "REPS": "steps.reps",
+    "RWR": "steps.rwr",
+    "ReturnFunction": "steps.return_functions",
+    "ReturnModel": "steps.surface",
+    "Softmax": "steps.softmax",
+    "Weights": "steps.weights",
+    "setting": "base.groups",
     "CREPS": "learners.creps",
     "HPSDE": "learners.hpsde",
     "HiREPS": "learners.hireps",

@@ -11,7 +11,8 @@ import numpy as np
 from hpsde.base.shapes import Array
 from hpsde.settings import Settings
 from hpsde.steps.climbing import Seen
-from hpsde.steps.gating import Gate, train_gate
+from hpsde.steps.gate import TrainedGate
+from hpsde.steps.gates import train_gate
 from hpsde.steps.gaussian import LinearGaussian, cut
 from hpsde.steps.hills import climb, hold, on_tops
 from hpsde.steps.judging import StepInfo, judge
@@ -33,7 +34,7 @@ class Estimate(NamedTuple):
 
     options: LinearGaussian  # O_max of them
     kept: np.ndarray  # [O] which of them exist
-    gate: Gate
+    gate: TrainedGate
     mean_returns: np.ndarray  # [O] return-weighted mean return of each option's samples
     numbers: np.ndarray  # [O] what each option is called, from its birth on; 0: there is none
     features: int | None  # which of the candidates the options' features are; None: there was no choice

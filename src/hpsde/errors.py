@@ -27,7 +27,9 @@ class UnknownNameError(HpsdeError, ValueError):
 
     def __init__(self, kind: str, name: str, valid: Iterable[str]):
         self.kind, self.name, self.valid = kind, name, tuple(valid)
+        last = {each.rpartition(".")[2]: each for each in reversed(self.valid)}  # of update.epsilon, epsilon
         nearest = difflib.get_close_matches(str(name), self.valid, n=1)
+        nearest = nearest or [last[each] for each in difflib.get_close_matches(str(name), last, n=1)]
         meant = f". Did you mean {nearest[0]!r}?" if nearest else ""
         super().__init__(f"unknown {kind} {name!r}; valid are: {', '.join(self.valid)}{meant}")
 

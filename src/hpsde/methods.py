@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from hpsde.base.groups import Group
 from hpsde.errors import UnknownNameError
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class Method:
     learner_name: of its class, in the module of the same name in small letters in learners/.
     tuned: settings by task, for a baseline that is given what serves it best.
     from_task: the settings that a task gives, where nobody says otherwise.
+    preset: of `hpsde.Settings`, which the settings change.
     """
 
     description: str
@@ -32,39 +34,22 @@ class Method:
     learner_name: str = "HPSDE"
     tuned: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     from_task: tuple[str, ...] = ("features", "max_options")
+    preset: str | None = None
 
     @property
     def learner(self) -> type[Learner]:
         """Its class."""
         return getattr(import_module(f"hpsde.learners.{self.learner_name.lower()}"), self.learner_name)
 
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What its class is made with: its settings, and the preset as a whole."""
+        if self.preset is None:
+            return dict(self.settings)
+        from hpsde.settings import Settings
 
-PAPER = {
-    "f": "exp",
-    "temperature": 1.0,
-    "flattening": 1.0,
-    "behaviour": "own",
-    "density": "vb",
-    "weight_sum": "one",
-    "embedding_dimensions": 8,
-    "scouts": 0.0,
-    "base": "assigned",
-    "epsilon": 0.3,
-    "support": 0.0,
-    "match_squares": False,
-    "model_step": False,
-    "refine": False,
-    "ridge": 1e-3,
-    "exploration_temperature": 0.0,
-    "deviation": "return",
-    "greedy": "expected",
-    "gp_axes": "isotropic",
-    "trend": False,
-    "whitening": False,
-    "warp": "none",
-    "bounds": None,
-}
-"""Every choice as the paper states it; the numbers it leaves open are those of the authors' code."""
+        return {"settings": getattr(Settings, self.preset)(), **self.settings}
+
 
 TUNED: dict[str, dict[str, Any]] = {
     "toy-double": {"epsilon": 2.5},
@@ -81,7 +66,7 @@ METHODS: dict[str, Method] = {
         "HPSDE, options by reward-weighted regression, softmax gate", {"update": "rwr", "gate": "softmax"}
     ),
     "hpsde-reps-marginal": Method("HPSDE, options by REPS, the mixture's own p(o | s) as gate", {"gate": "marginal"}),
-    "paper": Method("HPSDE with every choice as the paper states it", PAPER),
+    "paper": Method("HPSDE with every choice as the paper states it", {"bounds": None}, preset="paper"),
     "hireps": Method(
         "HiREPS, the baseline: many wide options at the start, softmax gate", {}, "HiREPS", TUNED, ("features",)
     ),
@@ -92,7 +77,16 @@ METHODS: dict[str, Method] = {
 def new_learner(method: str, context_size: int, parameter_size: int, **arguments: Any) -> Learner:
     """The named learner; what else it takes is given by name."""
     found = _method(method)
-    return found.learner(context_size, parameter_size, **(dict(found.settings) | arguments))
+    return found.learner(context_size, parameter_size, **(found.arguments | arguments))
+
+
+def method_settings(method: str) -> Group:
+    """The settings that the named learner has, where nobody says otherwise."""
+    from hpsde.settings import changed_settings
+
+    found = _method(method)
+    own = {name: value for name, value in found.settings.items() if name != "bounds"}
+    return cast(Group, changed_settings(found.learner.SETTINGS, found.arguments.get("settings"), own))
 
 
 def task_settings(method: str, extras: TaskExtras, name: str) -> dict[str, Any]:

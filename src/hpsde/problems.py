@@ -38,6 +38,7 @@ from hpsde.tasks.task import default_extras
 __all__ = ["Problem", "distribution_text", "parse_distribution", "problem_from_words", "read_problem"]
 
 LARGEST_FILE = 8 * 2**20
+DEEPEST = 2  # groups within groups of settings: weights.f.NAME
 FUNCTION_FORM = "module:function"
 FILE_FORM = "a file that ends in .toml"
 
@@ -185,9 +186,10 @@ class Problem:
                 raise InputError(f"expected a table of names and values, got {type(data).__name__}")
             if unknown := [name for name in data if name not in _KINDS]:
                 raise UnknownNameError("key", str(unknown[0])[:80], _KINDS)
-            for name, value in data.items():
+            said = {**data, "settings": _one_by_one(data.get("settings", {}))}
+            for name, value in said.items():
                 _check_kind(name, value)
-            return cls(**data)
+            return cls(**said)
         except HpsdeError as error:
             raise FileFormatError(f"not the description of a problem: {error}") from None
 
@@ -301,6 +303,19 @@ def _needs_nothing(function: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return True
+
+
+def _one_by_one(settings: Any, prefix: str = "") -> Any:
+    """Settings whose groups may be tables, such as `[settings.update]` or `update.epsilon = 1`, by their full names."""
+    if not isinstance(settings, dict):
+        return settings
+    found: dict[Any, Any] = {}
+    for name, value in settings.items():
+        if isinstance(value, dict) and prefix.count(".") < DEEPEST:
+            found |= _one_by_one(value, f"{prefix}{name}.")
+        else:
+            found[f"{prefix}{name}" if prefix else name] = value
+    return found
 
 
 def _check_kind(name: str, value: Any) -> None:

@@ -12,7 +12,7 @@ import os
 import zipfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,13 @@ from hpsde.base.replacing import replaced
 from hpsde.errors import FileFormatError
 
 NUMBERS, WHOLE_NUMBERS, TRUTH_VALUES, TEXT = "<f8", "<i8", "|b1", "U"
+
+
+class Field(NamedTuple):
+    """What an array of a file must be: its shape, as letters that stand for sizes, and its type."""
+
+    shape: str
+    dtype: str = NUMBERS
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

@@ -3,39 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
 
 
 @dataclass(frozen=True)
 class Command:
-    """List the settings of the learner, for `hpsde run TASK --set NAME=VALUE`: name, default, meaning."""
+    """List the settings of a method, for `hpsde run TASK --set NAME=VALUE`: name, default, values and meaning.
+
+    A strategy (update, gate) has settings of its own, after its name and a dot. In a TOML file they
+    are written as `update.epsilon = 1` under [settings], or in a table [settings.update], in which
+    the strategy itself is called `kind`.
+
+    examples:
+      hpsde settings
+      hpsde settings --all
+      hpsde settings --method hireps
+    """
+
+    all: bool = False
+    """All settings, not only those that users need most often."""
+    method: Annotated[str, tyro.conf.arg(metavar="NAME")] = "hpsde-reps-gp"
+    """Name of the method; `hpsde methods` lists them. The defaults are its own."""
 
     def __call__(self) -> None:
         """Print the table."""
-        from dataclasses import fields
-
+        from hpsde.base.groups import described
         from hpsde.commands._table import table
-        from hpsde.settings import Settings
+        from hpsde.methods import method_settings
 
-        meaning = attribute_docstrings(Settings)
-        rows = [[field.name, str(field.default), meaning.get(field.name, "")] for field in fields(Settings)]
-        print(table(["setting", "default", "meaning"], rows))
-
-
-def attribute_docstrings(kind: type) -> dict[str, str]:
-    """The strings that stand under the fields of a dataclass, by field."""
-    import ast
-    import inspect
-    from itertools import pairwise
-    from textwrap import dedent
-
-    body = ast.parse(dedent(inspect.getsource(kind))).body[0]
-    found = {}
-    for field, text in pairwise(body.body if isinstance(body, ast.ClassDef) else []):
-        if (
-            isinstance(field, ast.AnnAssign)
-            and isinstance(field.target, ast.Name)
-            and isinstance(text, ast.Expr)
-            and isinstance(text.value, ast.Constant)
-        ):
-            found[field.target.id] = " ".join(str(text.value.value).split())
-    return found
+        lines = [each for each in described(method_settings(self.method)) if self.all or each.common]
+        rows = [[each.name, str(each.value), each.values, each.meaning] for each in lines]
+        print(table(["setting", "default", "values", "meaning"], rows))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, is_dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from hpsde.base.groups import Group
 from hpsde.base.progress import ProgressBar
 from hpsde.errors import InputError
 from hpsde.experiments.measures import option_measures
@@ -22,6 +23,7 @@ from hpsde.learners.ask_tell import Learner
 from hpsde.learning import batch_size, budget, iterate, measure
 from hpsde.methods import make_learner
 from hpsde.runs.files import read_json, write_csv, write_json
+from hpsde.settings import short_names
 from hpsde.tasks import Task, make_task, task_extras
 
 RUNS, SETTINGS = "runs", "settings.json"
@@ -100,11 +102,11 @@ def settings_of(runs: Iterable[PlannedRun]) -> dict[str, dict[str, dict[str, Any
             continue
         _, learner, total = start_run(run)
         settings = getattr(learner, "settings", None)
-        named = asdict(settings) if is_dataclass(settings) and not isinstance(settings, type) else {}
-        named = {name: getattr(value, "__name__", value) for name, value in named.items()}
+        said = short_names(settings) if isinstance(settings, Group) else {}
+        said = {name: getattr(value, "__name__", value) for name, value in said.items()}
         batch = batch_size(total, context_size=learner.context_size)
         rollouts = {"initial_rollouts": learner.initial_rollouts, "rollouts": total, "batch": batch}
-        found[run.task][run.variant.name] = named | rollouts
+        found[run.task][run.variant.name] = said | rollouts
     return found
 
 

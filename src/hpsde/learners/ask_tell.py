@@ -17,7 +17,7 @@ from hpsde.base.shapes import Array
 from hpsde.errors import AskTellError, InputError, LearningError
 from hpsde.policy.hierarchical import HierarchicalPolicy
 from hpsde.policy.measured import measured_returns
-from hpsde.settings import Settings, changed_settings
+from hpsde.settings import Settings, changed_settings, full_name
 from hpsde.steps.bounds import FROM_INITIAL, Within, are_initial, make_bounds
 from hpsde.steps.initial import make_initial
 from hpsde.steps.rollouts import GIVEN, INITIAL, Rollouts
@@ -92,7 +92,7 @@ class Learner(ABC):
     # The dataclass of its settings.
     SETTINGS: ClassVar[type] = Settings
     # The settings that the first learning step decides on, once and for all.
-    FIXED: ClassVar[tuple[str, ...]] = ("features", "feature_count")
+    FIXED: ClassVar[tuple[str, ...]] = ("features",)
     # What a learner must remember besides its rollouts to go on to the bit.
     STATE: ClassVar[tuple[str, ...]] = ("info", "proposals", "_policy", "_policy_rollouts")
 
@@ -144,12 +144,14 @@ class Learner(ABC):
 
     def change_settings(self, changes: dict[str, Any]) -> None:
         """Other settings by name, from the next proposal and the next learning step on."""
-        if self.info.updates and (fixed := [name for name in self.FIXED if name in changes]):
+        settings = changed_settings(self.SETTINGS, self.settings, changes)
+        fixed = [name for name in changes if full_name(self.settings, name).startswith(self.FIXED)]
+        if self.info.updates and fixed:
             raise InputError(
                 f"{fixed[0]}: the first learning step has decided on it. Make a new run with the setting, and give it "
                 "the rollouts of this one: hpsde export, hpsde import"
             )
-        self.settings = changed_settings(self.SETTINGS, self.settings, changes)
+        self.settings = settings
 
     def recall(self, contexts: np.ndarray, option: np.ndarray) -> None:  # noqa: B027 - not all learners need it
         """The present policy chose these options [N] in contexts [N, S]; `propose` has said so already."""

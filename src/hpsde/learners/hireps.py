@@ -12,84 +12,86 @@ leaves out the options with too little weight. docs/hireps.md says what the lite
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hpsde.base.groups import setting
 from hpsde.base.padding import pad_rows, padded_size
 from hpsde.base.shapes import Array, Bool, Float
-from hpsde.errors import InputError, UnknownNameError
+from hpsde.errors import InputError
 from hpsde.learners import hireps_dual
 from hpsde.learners.ask_tell import Learner, Proposal
 from hpsde.policy.hierarchical import HierarchicalPolicy
-from hpsde.settings import check_type
-from hpsde.steps import gating, gaussian
-from hpsde.steps.features import FEATURE_NAMES, make_features, spread_points
-from hpsde.steps.gating import SoftmaxGate, choose_options
+from hpsde.settings import MethodSettings
+from hpsde.steps import gaussian
+from hpsde.steps.features import ContextFeatures, spread_points
+from hpsde.steps.gate import draw_by_share
 from hpsde.steps.gaussian import LinearGaussian
 from hpsde.steps.rollouts import fit_units
+from hpsde.steps.softmax import SoftmaxGate, fit_softmax, softmax_log_probabilities
 
 LLOYD_STEPS = 20
 LOWEST_LOG = -700.0  # of a responsibility; below it exp is 0
 
 
-@dataclass(frozen=True)
-class HiREPSSettings:
+@dataclass(frozen=True, init=False)
+class HiREPSSettings(MethodSettings):
     """How HiREPS learns. docs/hireps.md says how the defaults were chosen, and what serves which task best."""
 
-    max_options: int = 20
-    """Options at the start. They only ever become fewer."""
-    min_options: int = 1
-    """Options that are never left out."""
-    features: str | Callable[[np.ndarray], np.ndarray] = "linear"
-    """Context features of options and gate: linear, which is what automatic means here, quadratic, squared-exponential,
-    or a function [N, S] -> [N, F]."""
-    feature_count: int | None = None
-    """Number of squared exponentials; by default 10 for one context number, 16 for two, 27 for three or more."""
-
-    epsilon: float = 1.0
-    """Bound on the KL divergence of the new weights from the rollouts, in nats."""
-    kappa_share: float = 0.9
-    """Bound on the overlap of the options, as a share of what it was before the update."""
-    window: int | None = None
-    """How many of the newest rollouts each update sees, all alike; by default all of them."""
-    minimum_share: float = 0.01
-    """An option that holds less than this share of the weights is left out."""
-
-    start_width: float = 2.0
-    """How wide the first options are, in units of the distance between rollouts and their nearest option."""
-    ridge: float = 1e-3
-    """Ridge of the options' regression."""
-    variance_floor: float = 1e-6
-    """Least variance of an option, in units of the first rollouts' variance."""
-    gate_ridge: float = 3e-4
-    """Ridge of the gate's softmax regression, whose weights sum to 1."""
+    max_options: int = setting(
+        20, "Options at the start. They only ever become fewer.", low=1, high=10_000, common=True
+    )
+    min_options: int = setting(1, "Options that are never left out.", low=1)
+    features: ContextFeatures = setting(
+        ContextFeatures("linear", trend=False),
+        "What of the context options and gate depend on; automatic means linear here.",
+    )
+    epsilon: float = setting(
+        1.0,
+        "Bound on the KL divergence of the new weights from the rollouts, in nats.",
+        low=1e-6,
+        high=1e3,
+        common=True,
+    )
+    kappa_share: float = setting(
+        0.9,
+        "Bound on the overlap of the options, as a share of what it was before the update.",
+        low=0.0,
+        high=1e3,
+        common=True,
+    )
+    window: int | None = setting(
+        None,
+        "How many of the newest rollouts each update sees, all alike; by default all of them.",
+        low=2,
+        common=True,
+    )
+    minimum_share: float = setting(
+        0.01, "An option that holds less than this share of the weights is left out.", low=0.0, high=1.0, common=True
+    )
+    start_width: float = setting(
+        2.0,
+        "How wide the first options are, in units of the distance between rollouts and their nearest option.",
+        low=1e-3,
+        high=1e3,
+        common=True,
+    )
+    ridge: float = setting(1e-3, "Ridge of the options' regression.", low=1e-12, high=1e6)
+    variance_floor: float = setting(
+        1e-6, "Least variance of an option, in units of the first rollouts' variance.", low=1e-12, high=1e6
+    )
+    gate_ridge: float = setting(
+        3e-4, "Ridge of the gate's softmax regression, whose weights sum to 1.", low=1e-12, high=1e6
+    )
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            check_type(each.name, each.type, getattr(self, each.name))
-        if isinstance(self.features, str) and self.features not in FEATURE_NAMES:
-            raise UnknownNameError("features", self.features, FEATURE_NAMES)
-        for name, low, high in (
-            ("max_options", 1, 10_000),
-            ("min_options", 1, self.max_options),
-            ("epsilon", 1e-6, 1e3),
-            ("kappa_share", 0.0, 1e3),
-            ("minimum_share", 0.0, 1.0),
-            ("start_width", 1e-3, 1e3),
-            ("ridge", 1e-12, 1e6),
-            ("variance_floor", 1e-12, 1e6),
-            ("gate_ridge", 1e-12, 1e6),
-        ):
-            if not low <= getattr(self, name) <= high:
-                raise InputError(f"{name} must lie between {low} and {high}; got {getattr(self, name)}")
-        for name, low in (("window", 2), ("feature_count", 1)):
-            if (value := getattr(self, name)) is not None and value < low:
-                raise InputError(f"{name} must be None or at least {low}; got {value}")
+        super().__post_init__()
+        if self.min_options > self.max_options:
+            raise InputError(f"min_options must lie between 1 and {self.max_options}; got {self.min_options}")
 
 
 class HiREPSData(NamedTuple):
@@ -201,7 +203,7 @@ def _log_joint(
     parameters: Float[Array, "N D"],
 ) -> Float[Array, "O N"]:
     """log pi(o | s) + log pi(xi | s, o), up to what all options share; minus infinity for those left out."""
-    log_gate = gating.softmax_log_probabilities(gate, features)
+    log_gate = softmax_log_probabilities(gate, features)
     return jnp.where(kept[:, None], log_gate + gaussian.log_density(options, features, parameters), -jnp.inf)
 
 
@@ -219,7 +221,7 @@ def fit_policy(data: HiREPSData, weights: np.ndarray, kept: np.ndarray, settings
     options = _fit_options(
         features, parameters, jnp.asarray(weights), ridge=settings.ridge, variance_floor=settings.variance_floor
     )
-    return HiREPSState(options, kept, gating.fit_softmax(features, jnp.asarray(weights), settings.gate_ridge))
+    return HiREPSState(options, kept, fit_softmax(features, jnp.asarray(weights), settings.gate_ridge))
 
 
 @functools.partial(jax.jit, static_argnames=("ridge", "variance_floor"))
@@ -250,7 +252,7 @@ class HiREPS(Learner):
         key_option, key_noise = jax.random.split(key)
         log_gate = policy.gate_scores(rows)
         log_gate = log_gate - np.logaddexp.reduce(log_gate, axis=0)
-        option = choose_options(key_option, policy.gate, log_gate, 1.0)
+        option = draw_by_share(key_option, log_gate)
         parameters = policy.sample_options(key_noise, rows, option)
         log_density = np.logaddexp.reduce(log_gate + policy.log_option_densities(rows, parameters), axis=0)
         return Proposal(parameters, option, log_density)
@@ -261,7 +263,7 @@ class HiREPS(Learner):
         old = self._policy if np.any(self.rollouts.behaviour[usable] > 0) else None
         if old is None:
             units = fit_units(contexts, parameters, bounds=self.bounds)
-            features = make_features(self.settings.features, contexts, self.settings.feature_count)
+            features = self.settings.features.make(contexts)
         else:
             units, features = old.units, old.features
         most, expected = self.settings.window or len(contexts), self.expected_rollouts

@@ -21,8 +21,9 @@ from hpsde.settings import Settings
 from hpsde.steps import discovery, gaussian, latent, level, scouting, stopping
 from hpsde.steps.behaviours import History
 from hpsde.steps.climbing import Seen
-from hpsde.steps.features import FEATURE_NAMES, FeatureMap, make_features
-from hpsde.steps.gating import GPGate, Optimism, choose_options, returns_in_use
+from hpsde.steps.features import FEATURE_NAMES, FeatureMap
+from hpsde.steps.gates import explorer_of
+from hpsde.steps.gating import GPGate, returns_in_use
 from hpsde.steps.initial import EstimatedDensity, kernel_log_density
 from hpsde.steps.judging import StepInfo, judged, share_outside
 from hpsde.steps.landscape import Landscape
@@ -59,7 +60,7 @@ class HPSDE(Learner):
     """
 
     STATE: ClassVar[tuple[str, ...]] = (*Learner.STATE, "_history", "_frame", "_state")
-    FIXED: ClassVar[tuple[str, ...]] = (*Learner.FIXED, "trend", "whitening")
+    FIXED: ClassVar[tuple[str, ...]] = (*Learner.FIXED, "options.whitening")
 
     settings: Settings
 
@@ -79,15 +80,14 @@ class HPSDE(Learner):
     def _draw(self, key: Array, rows: np.ndarray, policy: HierarchicalPolicy) -> Proposal:
         key_option, key_noise, key_scouts = jax.random.split(key, 3)
         scouts, unseen = self._scouts(key_scouts, rows, policy)
-        optimism = Optimism(self.settings.kappa, self.settings.deviation == "return")
-        values = policy.gate_scores(rows, optimism)
-        temperature = self.settings.exploration_temperature * self.info.temperature
-        option = np.array(choose_options(key_option, policy.gate, values, temperature))
+        explorer = explorer_of(policy.gate, self.settings.gate)
+        values = policy.gate_scores(rows, explorer.optimism)
+        option = np.array(explorer.choose(key_option, policy.gate, values, self.info.temperature))
         parameters = np.array(policy.sample_options(key_noise, rows, option))
         parameters[scouts], option[scouts] = unseen, INITIAL
         climbs = self._climbs(len(rows))
         parameters[: len(climbs.places)], option[: len(climbs.places)] = climbs.places, climbs.option
-        if self._state.measured and self.settings.scouts:
+        if self._state.measured and self.settings.density.scouts:
             rising = np.cumsum(policy.kept)[self._state.climbing[self._state.climbing >= 0]] - 1
             idle = (option != INITIAL) & ~np.isin(option, rising)
             idle[: len(climbs.places)] = False
@@ -127,7 +127,7 @@ class HPSDE(Learner):
         none = np.zeros(0, dtype=int), np.zeros((0, self.parameter_size))
         key_count, key_rows, key_pool, key_guess = jax.random.split(key, 4)
         gone = self._scouts_gone()
-        count = int(self.settings.scouts * len(rows) + float(jax.random.uniform(key_count)))
+        count = int(self.settings.density.scouts * len(rows) + float(jax.random.uniform(key_count)))
         if self._state.landscape is None or self._frame is None or count <= 0:
             return none
         order = np.asarray(jax.random.permutation(key_rows, len(rows)))
@@ -232,7 +232,7 @@ class HPSDE(Learner):
             mean_returns=estimate.mean_returns,
             known_contexts=contexts,
             numbers=estimate.numbers,
-            tried=np.isin(estimate.numbers, self.rollouts.number) if settings.density == "options" else None,
+            tried=np.isin(estimate.numbers, self.rollouts.number) if settings.density.kind == "options" else None,
         )
         policy = replace(policy, doubts=self._doubts(self._believed(data), step, policy))
         self.info = replace(self.info, to_gain=self._to_gain(step, policy))
@@ -254,7 +254,7 @@ class HPSDE(Learner):
 
     def _doubts(self, data: Data, step: StepInfo, policy: HierarchicalPolicy) -> tuple[Doubt, ...]:
         """What speaks against the policy; joint Gaussians have no model that could tell."""
-        if self.settings.density != "options":
+        if self.settings.density.kind != "options":
             return ()
         expected = float("nan")
         if isinstance(policy.gate, GPGate) and policy.gate.cautious:
@@ -276,13 +276,13 @@ class HPSDE(Learner):
 
     def _make_frame(self, usable: np.ndarray) -> Frame:
         contexts, parameters = self.rollouts.contexts[usable], self.rollouts.parameters[usable]
-        units = fit_units(contexts, parameters, whitening=self.settings.whitening, bounds=self.bounds)
+        units = fit_units(contexts, parameters, whitening=self.settings.options.whitening, bounds=self.bounds)
         chosen = self.settings
-        if chosen.warp != "none":
+        if chosen.return_model.warp != "none":
             first = usable & self._first
             known = units.contexts(self.rollouts.contexts[first]), self.rollouts.returns[first]
             units = units._replace(return_level=level.fit(*known))
-        return Frame(units, make_features(chosen.features, contexts, chosen.feature_count, trend=chosen.trend), None)
+        return Frame(units, chosen.features.make(contexts), None)
 
     @property
     def _first(self) -> np.ndarray:
@@ -292,9 +292,9 @@ class HPSDE(Learner):
     def _feature_maps(self, usable: np.ndarray) -> list[FeatureMap]:
         """The features to choose from; none once they are chosen, or where there is nothing to choose."""
         chosen, contexts = self.settings, self.rollouts.contexts[usable]
-        if self._history.behaviours or chosen.features != "automatic" or not self.context_size:
+        if self._history.behaviours or chosen.features.kind != "automatic" or not self.context_size:
             return []
-        return [make_features(name, contexts, chosen.feature_count, trend=chosen.trend) for name in FEATURE_NAMES[1:]]
+        return [replace(chosen.features, kind=name).make(contexts) for name in FEATURE_NAMES[1:]]
 
     def _data(self, frame: Frame, usable: np.ndarray) -> Data:
         """The usable rollouts in standard units, padded, but without pi_old."""
@@ -335,10 +335,9 @@ class HPSDE(Learner):
         log_initial = self._log_initial(frame, usable, contexts, parameters, P)
         unknown = rollouts.behaviour < 0
         log_unknown = self._estimated(1, usable & unknown, contexts, parameters, P) if unknown.any() else None
-        if self.settings.behaviour == "own":
-            return self._history.log_own(*every, log_initial, rollouts.behaviour, P, log_unknown)
-        # A failed rollout is no rollout: it does not count in the share of the behaviour that made it.
-        return self._history.log_mixture(*every, log_initial, rollouts.behaviour[usable], P, log_unknown)
+        table = self._history.log_densities(*every, log_initial, P, log_unknown)
+        who = self._history.rows_of(rollouts.behaviour)
+        return self.settings.weights.behaviour.log_density(table, who, usable)
 
     def _log_initial(
         self, frame: Frame, usable: np.ndarray, contexts: np.ndarray, parameters: np.ndarray, P: np.ndarray | None

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from hpsde.base.precision import double_precision
 from hpsde.gp.kernel import JITTER, KINDS, Kernel, correlation
 from hpsde.gp.warp import Warp
 
@@ -274,7 +275,37 @@ def _invert_into(out: np.ndarray, L: np.ndarray) -> None:
     out[half:, :half] = -(last @ (L[half:, :half] @ first))
 
 
-GateInUse = GPInUse | SoftmaxInUse | MarginalInUse
+def restored_gate(gate: str, fields: Mapping[str, np.ndarray]) -> Any:
+    """The gate of a file's fields, as learners have it. This loads JAX."""
+    from hpsde.policy.fields import gate_fields
+    from hpsde.steps.gates import known_gates
+
+    arrays = {name.removeprefix("gate_"): fields[name] for name in gate_fields(gate) if name in fields}
+    return known_gates()[gate].restored(arrays)
+
+
+class OtherInUse:
+    """A gate of another kind, such as a user's own, by what it says itself. This loads JAX."""
+
+    def __init__(self, gate: str, fields: Mapping[str, np.ndarray], limits: tuple[np.ndarray, np.ndarray] | None):
+        self._kind, self._fields, self._limits = gate, fields, limits
+
+    @double_precision
+    def scores(self, means: np.ndarray, features: np.ndarray, contexts: np.ndarray) -> np.ndarray:
+        """What the gate maximises, of the kept options [O, C]."""
+        import jax.numpy as jnp
+
+        from hpsde.steps import gates, gaussian
+
+        kept = self._fields["kept"]
+        b, w, Sigma = (jnp.asarray(self._fields[f"option_{name}"]) for name in ("b", "w", "Sigma"))
+        options = gaussian.cut(gaussian.LinearGaussian(b, w, Sigma), self._limits)
+        gate = restored_gate(self._kind, self._fields)
+        values = gates.scores(gate, options, jnp.asarray(kept), jnp.asarray(features), jnp.asarray(contexts))
+        return np.asarray(values)[kept]
+
+
+GateInUse = GPInUse | SoftmaxInUse | MarginalInUse | OtherInUse
 
 
 class Acting:
@@ -287,8 +318,10 @@ class Acting:
         self.gate: GateInUse
         if gate == "gp":
             self.gate = GPInUse(fields, self.options.Sigma)
-        else:
+        elif gate in ("softmax", "marginal"):
             self.gate = (SoftmaxInUse if gate == "softmax" else MarginalInUse)(fields, kept)
+        else:
+            self.gate = OtherInUse(gate, fields, limits)
 
     def prepare(self) -> None:
         """Compute what takes long now, so that the first answer does not."""

@@ -1,13 +1,17 @@
-"""The fields of a policy file: their types and shapes, and what must hold of their numbers."""
+"""The fields of a policy file: their types and shapes, and what must hold of their numbers.
+
+Shapes are in the letters of base/shapes.py, and P: points, E: axes of the gate, K: knots of the warp, J: bumps,
+V: numbers of the return's level.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from hpsde.base.archive import NUMBERS, TRUTH_VALUES, WHOLE_NUMBERS
+from hpsde.base.archive import TRUTH_VALUES, WHOLE_NUMBERS, Field
 from hpsde.steps.configuration import LARGEST_POINTS
 
 # Of these the exponential and its square are taken.
@@ -15,16 +19,6 @@ LOGARITHMS = ("gate_log_lengths", "gate_log_signal", "gate_log_noise")
 LARGEST_LOGARITHM = 300.0
 # Infinite where a parameter has none.
 BOUNDS = ("units_parameter_low", "units_parameter_high")
-
-
-class Field(NamedTuple):
-    """Shape in the letters of base/shapes.py, and type.
-
-    P: points, E: axes of the gate, K: knots of the warp, J: bumps, V: numbers of the return's level.
-    """
-
-    shape: str
-    dtype: str = NUMBERS
 
 
 COMMON = {
@@ -97,12 +91,24 @@ VERSION = max(NEW_IN_VERSION)
 
 def fields_of(features: Any, gate: Any, version: int = VERSION) -> dict[str, Field]:
     """The fields of a file with these kinds of features and gate."""
-    for kind, name, known in (("features", features, FEATURES), ("gate", gate, GATES)):
-        if not isinstance(name, str) or name not in known:
-            raise ValueError(f"{kind} {name!r} is none of {', '.join(known)}")
-    fields = COMMON | FEATURES[features] | GATES[gate]
+    if not isinstance(features, str) or features not in FEATURES:
+        raise ValueError(f"features {features!r} is none of {', '.join(FEATURES)}")
+    fields = COMMON | FEATURES[features] | gate_fields(gate)
     later = {name for since, names in NEW_IN_VERSION.items() if since > version for name in names}
     return {name: field for name, field in fields.items() if name not in later}
+
+
+def gate_fields(gate: Any) -> dict[str, Field]:
+    """The fields of a gate: hpsde's first three are here, so that they load no JAX; of others their class says them."""
+    if isinstance(gate, str) and gate in GATES:
+        return GATES[gate]
+    from hpsde.steps.gates import known_gates
+
+    known = known_gates()
+    if not isinstance(gate, str) or gate not in known:
+        raise ValueError(f"gate {gate!r} is none of {', '.join(known)}: import the module that defines it first")
+    shapes = {f"gate_{name}": shape for name, shape in known[gate].shapes.items()}
+    return {name: Field(shape) if isinstance(shape, str) else shape for name, shape in shapes.items()}
 
 
 def check_fields(arrays: Mapping[str, np.ndarray], fields: Mapping[str, Field]) -> None:

@@ -18,7 +18,6 @@ import numpy as np
 from hpsde.base.archive import read_arrays, write_arrays
 from hpsde.base.precision import double_precision
 from hpsde.errors import FileFormatError, InputError
-from hpsde.gp.warp import Warp
 from hpsde.policy.doubt_entries import doubt_entries, doubts_from
 from hpsde.policy.doubts import Doubt
 from hpsde.policy.fields import VERSION, check_fields, fields_of
@@ -113,21 +112,9 @@ def _values(policy: HierarchicalPolicy) -> dict[str, Any]:
     values["option_measured_return"] = np.where(policy.kept, 0.0 if means is None else means, 0.0)
     values["option_measured_rollouts"] = np.where(policy.kept, 0 if counts is None else counts, 0)
     values |= {f"features_{name}": value for name, value in vars(policy.features).items()}
-    if policy.gate.kind != "gp":
-        return values | {f"gate_{name}": value for name, value in policy.gate._asdict().items()}
-    gate: Any = policy.gate
-    process, warp = gate.process, gate.warp
-    values |= {f"gate_{name}": value for name, value in process.hyperparameters._asdict().items()}
-    values |= {f"gate_{name}": getattr(process, name) for name in ("z", "mask", "beta", "centre", "mean")}
-    return values | {
-        "gate_axes": np.eye(process.z.shape[1]) if gate.axes is None else gate.axes,
-        "gate_cautious": gate.cautious,
-        "gate_binary": gate.binary,
-        "gate_matern": process.hyperparameters.kernel.name == "matern",
-        "gate_scores": gate.scores,
-        "gate_warp_returns": warp.returns,
-        "gate_warp_scores": warp.scores,
-    }
+    from hpsde.steps.gates import kind_of
+
+    return values | {f"gate_{name}": value for name, value in kind_of(policy.gate).arrays(policy.gate).items()}
 
 
 def _unsaid(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -178,10 +165,11 @@ def made_later(name: str, gate: str, fields: Mapping[str, np.ndarray], units: Un
     """The options or the gate of a policy with these fields, as learners have them."""
     import jax.numpy as jnp
 
+    from hpsde.policy.acting import restored_gate
     from hpsde.steps import gaussian
 
     if name == "gate":
-        return _gate(gate, fields)
+        return restored_gate(gate, fields)
     options = gaussian.LinearGaussian(*(jnp.asarray(fields[f"option_{name}"]) for name in OPTION_FIELDS))
     return gaussian.cut(options, units.limits)
 
@@ -193,31 +181,6 @@ def _features(kind: str, arrays: dict[str, np.ndarray], function: Any) -> Featur
         made = Linear if kind == "linear" else Quadratic
         return made(arrays["features_centre"], arrays["features_scale"])
     return SquaredExponential(arrays["features_centres"], arrays["features_bandwidth"], arrays["features_trend"])
-
-
-def _gate(kind: str, arrays: Mapping[str, np.ndarray]) -> Any:
-    import jax.numpy as jnp
-
-    from hpsde import gp
-    from hpsde.steps import gating
-    from hpsde.steps.gating import GPGate, MarginalGate, SoftmaxGate
-
-    part = {
-        name.removeprefix("gate_"): jnp.asarray(value) for name, value in arrays.items() if name.startswith("gate_")
-    }
-    if kind == "softmax":
-        return SoftmaxGate(part["theta"])
-    if kind == "marginal":
-        return MarginalGate(part["log_share"], part["mean"], part["covariance"])
-    kernel = gp.KERNELS["matern" if arrays["gate_matern"] else "se"]
-    hyperparameters = kernel(*(part[name] for name in kernel._fields))
-    stored = (part["z"], part["mask"], part["beta"], jnp.zeros((0, 0)), part["mean"], part["centre"])
-    axes = part.get("axes")
-    if axes is not None and np.array_equal(axes, np.eye(len(axes))):
-        axes = None
-    warp = Warp(arrays["gate_warp_returns"], arrays["gate_warp_scores"])
-    flags = bool(arrays["gate_cautious"]), bool(arrays["gate_binary"])
-    return gating.with_inverse(GPGate(gp.GP(hyperparameters, *stored), part["scores"], warp, axes, *flags))
 
 
 def _check_custom_features(policy: HierarchicalPolicy) -> None:

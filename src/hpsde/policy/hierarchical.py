@@ -21,10 +21,10 @@ from hpsde.steps.features import FeatureMap
 from hpsde.steps.rollouts import Units
 
 if TYPE_CHECKING:
-    from hpsde.steps.gating import Gate, Optimism
+    from hpsde.steps.gate import Optimism, TrainedGate
     from hpsde.steps.gaussian import LinearGaussian
 else:  # these modules load JAX, which a policy in use does without
-    Gate = Optimism = LinearGaussian = Any
+    TrainedGate = Optimism = LinearGaussian = Any
 
 LATER = ("standard_options", "gate")
 """What a loaded policy makes of its fields when it is first asked for: a policy in use needs none of it."""
@@ -66,7 +66,7 @@ class HierarchicalPolicy:
 
     standard_options: LinearGaussian = field(repr=False)  # in standard units, padded
     kept: np.ndarray  # [O] which of them exist
-    gate: Gate = field(repr=False)
+    gate: TrainedGate = field(repr=False)
     features: FeatureMap = field(repr=False)
     units: Units = field(repr=False)
     mean_returns: np.ndarray
@@ -250,9 +250,9 @@ class HierarchicalPolicy:
     @double_precision
     def gate_scores(self, rows: np.ndarray, optimism: Optimism | None = None) -> np.ndarray:
         """What the gate maximises, of the kept options [O, C], as learners ask it: compiled, also with `optimism`."""
-        from hpsde.steps import gating
+        from hpsde.steps import gates
 
-        values = gating.scores(self.gate, *self._asked(rows), optimism)
+        values = gates.scores(self.gate, *self._asked(rows), optimism)
         return np.asarray(values)[self.kept][:, : len(rows)]
 
     @double_precision

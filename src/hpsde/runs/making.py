@@ -9,6 +9,7 @@ from typing import Any
 
 from hpsde.base.checks import check_count
 from hpsde.base.distributions import as_distribution
+from hpsde.base.groups import Group, named, said_of
 from hpsde.errors import FileFormatError, InputError
 from hpsde.learners.ask_tell import Learner
 from hpsde.learning import batch_size, budget, check_tolerance
@@ -140,10 +141,16 @@ def stored_problem(config: RunConfig) -> Problem | None:
 
 
 def storable_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings, if a file can hold them; bounds are written as words."""
+    """The settings, if a file can hold them; groups one setting after the other, bounds as words."""
     if "bounds" in settings:
         settings = settings | {"bounds": bounds_text(settings["bounds"])}
+    stored: dict[str, Any] = {}
     for name, value in settings.items():
+        if isinstance(value, Group):
+            stored |= named(value) if name == "settings" else said_of(value, name)
+        else:
+            stored[name] = value
+    for name, value in stored.items():
         if callable(value):
             raise InputError(f"{name}: a run that is stored needs settings by name; got a function")
-    return dict(settings)
+    return stored

@@ -14,7 +14,7 @@ def planned(config: RunConfig, events: Sequence[Event]) -> RunConfig:
     """What is planned now, after all changes of the configuration that the run was made with."""
     settings = dict(config.settings)
     for event in of_kind(events, SET):
-        settings |= event["settings"]
+        settings = merged(settings, event["settings"])
     rollouts = [event["rollouts"] for event in of_kind(events, EXTENDED)]
     return replace(config, settings=settings, rollouts=rollouts[-1] if rollouts else config.rollouts)
 
@@ -29,5 +29,13 @@ def changes_after(events: Sequence[Event], step: int) -> dict[str, Any]:
     changes: dict[str, Any] = {}
     for event in of_kind(events, SET):
         if event["step"] == step:
-            changes |= event["settings"]
+            changes = merged(changes, event["settings"])
     return changes
+
+
+def merged(settings: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Settings by name, and what was changed after them; a strategy takes the place of the one before, and of its
+    settings.
+    """
+    left = {name: value for name, value in settings.items() if not {name, name.partition(".")[0]} & changes.keys()}
+    return left | changes

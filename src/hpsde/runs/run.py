@@ -28,6 +28,7 @@ from hpsde.runs.plans import planned
 from hpsde.runs.replay import catch_up, load_learner, observe, state_origin, step_record
 from hpsde.runs.state import save_state
 from hpsde.runs.store import Store
+from hpsde.settings import values_of
 from hpsde.steps.bounds import FROM_INITIAL, are_initial
 from hpsde.steps.rollouts import rollout_seed
 from hpsde.tasks.task import check_task
@@ -210,10 +211,11 @@ class Run(Ledger):
         """Other settings of the learner, by name, from the next proposal and the next learning step on."""
         with self.lock.hold("set", wait=WAIT_SECONDS):
             learner = self.learner()
-            before = {name: getattr(learner.settings, name, None) for name in settings}
+            changes = json_ready(storable_settings(settings))
+            before = values_of(learner.settings, changes)
             with self._forgetting():
-                learner.change_settings(json_ready(storable_settings(settings)))
-                after = {name: getattr(learner.settings, name) for name in settings}
+                learner.change_settings(changes)
+                after = values_of(learner.settings, changes)
                 if after != before:
                     content = {"settings": after, "before": before, "step": self.store.position()[2]}
                     self.store.add_event(SET, content)

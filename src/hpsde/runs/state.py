@@ -30,7 +30,7 @@ from hpsde.policy.doubts import Doubt
 from hpsde.policy.fields import check_fields, fields_of
 from hpsde.policy.file import policy_arrays
 from hpsde.policy.hierarchical import HierarchicalPolicy
-from hpsde.steps import behaviours, discovery, features, gating, gaussian, landscape, surface
+from hpsde.steps import behaviours, discovery, features, gates, gaussian, landscape, surface
 from hpsde.steps import initial as initial_policies
 from hpsde.steps import state as steps_state
 from hpsde.steps.rollouts import Units
@@ -51,9 +51,6 @@ CLASSES = {
         features.Linear,
         features.Quadratic,
         features.SquaredExponential,
-        gating.GPGate,
-        gating.MarginalGate,
-        gating.SoftmaxGate,
         gaussian.LinearGaussian,
         gp.GP,
         gp.Hyperparameters,
@@ -92,7 +89,8 @@ def load_state(learner: Learner, path: Path, origin: str) -> None:
         if header["digest"] != _digest(arrays) or list(header["state"]) != list(learner.STATE):
             raise ValueError("its parts do not belong together")
         _check_empty(arrays)
-        values = {name: build(part, arrays, CLASSES) for name, part in header["state"].items()}
+        classes = CLASSES | {kind.trained.__name__: kind.trained for kind in gates.known_gates().values()}
+        values = {name: build(part, arrays, classes) for name, part in header["state"].items()}
         for name, value in values.items():
             before = getattr(learner, name)
             if before is not None and not isinstance(value, type(before)):
@@ -135,9 +133,17 @@ def _digest(arrays: Mapping[str, np.ndarray]) -> str:
 @double_precision
 def _without_inverse(value: Any) -> Any:
     """A policy less the largest part of its gate, which follows from the rest."""
-    return replace(value, gate=gating.without_inverse(value.gate)) if isinstance(value, HierarchicalPolicy) else value
+    return (
+        replace(value, gate=gates.kind_of(value.gate).without_inverse(value.gate))
+        if isinstance(value, HierarchicalPolicy)
+        else value
+    )
 
 
 @double_precision
 def _with_inverse(value: Any) -> Any:
-    return replace(value, gate=gating.with_inverse(value.gate)) if isinstance(value, HierarchicalPolicy) else value
+    return (
+        replace(value, gate=gates.kind_of(value.gate).with_inverse(value.gate))
+        if isinstance(value, HierarchicalPolicy)
+        else value
+    )

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
 
+from hpsde.base.groups import Strategy
 from hpsde.base.padding import pad_rows, padded_size
 from hpsde.base.shapes import Array, Float, Int
 from hpsde.steps import gaussian
@@ -80,6 +81,30 @@ def log_mixture(log_densities: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return np.logaddexp.reduce(log_densities + log_share[:, None], axis=0)
 
 
+class BehaviourDensity(Strategy, family="behaviour"):
+    """pi_old of the rollouts: which of the behaviours they are taken to come from."""
+
+    def log_density(self, table: np.ndarray, made_by: np.ndarray, usable: np.ndarray) -> np.ndarray:
+        """log pi_old [N] from log pi_b(xi_i | s_i) [B, N], who made each rollout, as a row [N], and which count [N]."""
+        raise NotImplementedError
+
+
+class AllBehaviours(BehaviourDensity, name="mixture"):
+    """The mixture of all policies that made rollouts."""
+
+    def log_density(self, table: np.ndarray, made_by: np.ndarray, usable: np.ndarray) -> np.ndarray:
+        """A failed rollout is no rollout: it does not count in the share of the behaviour that made it."""
+        return log_mixture(table, np.bincount(made_by[usable], minlength=len(table)).astype(float))
+
+
+class OwnBehaviour(BehaviourDensity, name="own"):
+    """The policy that made the rollout alone, as in the paper."""
+
+    def log_density(self, table: np.ndarray, made_by: np.ndarray, usable: np.ndarray) -> np.ndarray:
+        """log pi_b(xi_i | s_i) by b = made_by[i]."""
+        return table[made_by, np.arange(table.shape[1])]
+
+
 @dataclass
 class History:
     """All behaviours so far, and log pi_b(xi_i | s_i) of every rollout under each [B, N], never computed twice.
@@ -117,40 +142,25 @@ class History:
         """log pi_b(xi | s) [N] of one behaviour but the initial one, standard units."""
         return _log_density(self.behaviours[number], contexts, features, parameters, expected)
 
-    def log_mixture(
+    def log_densities(
         self,
         contexts: np.ndarray,
         features: np.ndarray,
         parameters: np.ndarray,
         log_initial: np.ndarray,
-        made_by: np.ndarray,
         P: np.ndarray | None = None,
         log_unknown: np.ndarray | None = None,
     ) -> np.ndarray:
-        """log pi_old [N] of all rollouts, the first of them those of the last call.
+        """log pi_b(xi_i | s_i) [B, N] of all rollouts, the first of them those of the last call, under every behaviour.
 
-        `made_by` [M] is who made those rollouts that count; a failed one does not. With P [D, K], pi_old is the density
-        of the combinations xi P, and `log_initial` that of the initial policy there. `log_unknown` [N] is the density
-        of rollouts that nobody known made, whose number in `made_by` is below 0.
+        With P [D, K] these are densities of the combinations xi P, and `log_initial` that of the initial policy there.
+        `log_unknown` [N], the last row, is the density of rollouts that nobody known made.
         """
-        table = _with_row(self._fill(contexts, features, parameters, log_initial, P), log_unknown)
-        return log_mixture(table, np.bincount(self._row_of(made_by), minlength=len(table)).astype(float))
+        table = self._fill(contexts, features, parameters, log_initial, P)
+        return table if log_unknown is None else np.vstack([table, log_unknown])
 
-    def log_own(
-        self,
-        contexts: np.ndarray,
-        features: np.ndarray,
-        parameters: np.ndarray,
-        log_initial: np.ndarray,
-        made_by: np.ndarray,
-        P: np.ndarray | None = None,
-        log_unknown: np.ndarray | None = None,
-    ) -> np.ndarray:
-        """log pi_b(xi_i | s_i) [N] of every rollout by the behaviour b = made_by[i] alone; else as `log_mixture`."""
-        table = _with_row(self._fill(contexts, features, parameters, log_initial, P), log_unknown)
-        return table[self._row_of(made_by), np.arange(len(contexts))]
-
-    def _row_of(self, made_by: np.ndarray) -> np.ndarray:
+    def rows_of(self, made_by: np.ndarray) -> np.ndarray:
+        """The rows [N] of that table that belong to who made the rollouts [N]: below 0, nobody known."""
         known = np.searchsorted([0, *self.behaviours], made_by)
         return np.where(made_by < 0, len(self.behaviours) + 1, known)
 
@@ -187,10 +197,6 @@ class History:
 
 
 _project = jax.jit(gaussian.project)
-
-
-def _with_row(table: np.ndarray, log_unknown: np.ndarray | None) -> np.ndarray:
-    return table if log_unknown is None else np.vstack([table, log_unknown])
 
 
 def _same(P: np.ndarray | None, Q: np.ndarray | None) -> bool:

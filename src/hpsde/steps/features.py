@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hpsde.base.groups import Group, setting
 from hpsde.errors import InputError, UnknownNameError
 
 COUNTS = (10, 16, 27)  # squared exponentials for contexts of one, two, and three or more numbers
@@ -85,6 +86,37 @@ class Custom:
 
 
 FeatureMap = Linear | Quadratic | SquaredExponential | Custom
+
+
+@dataclass(frozen=True)
+class ContextFeatures(Group):
+    """The context features of the options."""
+
+    family = "features"
+    shorthand = "kind"
+    kind: str | Callable[[np.ndarray], np.ndarray] = setting(
+        "automatic",
+        "Which functions of the context, or a function [N, S] -> [N, F]; automatic: the likeliest of the three for the "
+        "solutions that the first rollouts show.",
+        choices=FEATURE_NAMES,
+        common=True,
+    )
+    count: int | None = setting(
+        None,
+        "Number of squared exponentials; by default 10 for one context number, 16 for two, 27 for three or more.",
+        low=1,
+        high=10_000,
+        common=True,
+    )
+    trend: bool = setting(
+        True,
+        "Squared exponentials have the context itself beside them: options go on along lines where they have no "
+        "rollouts. False is the paper's.",
+    )
+
+    def make(self, contexts: np.ndarray) -> FeatureMap:
+        """The feature map for contexts like the given ones."""
+        return make_features(self.kind, contexts, self.count, trend=self.trend)
 
 
 def make_features(

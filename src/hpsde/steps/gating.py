@@ -1,30 +1,29 @@
-"""Gating policies pi(o | s) (paper, "Selection of the Option Policy").
+"""The Gaussian process as gate pi(o | s) (paper, "Selection of the Option Policy").
 
-Three gates answer one question: `scores(...)`, how good each option is in each context [O, C], for learning
-(optimistic) and for use (greedy). The GP gate is the paper's; softmax and marginal are those it is compared with.
+It says how good each option is in each context [O, C], for learning (optimistic) and for use (greedy).
 """
 
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.optimize import minimize
 
 from hpsde import gp
+from hpsde.base.groups import setting
 from hpsde.base.shapes import Array, Bool, Float, Int
 from hpsde.gp import binary as gp_binary
 from hpsde.gp.warp import Warp
 from hpsde.steps import gaussian
-from hpsde.steps.configuration import GateSettings
+from hpsde.steps.gate import Gate, Optimism, draw_by_share
 from hpsde.steps.gaussian import LinearGaussian
 from hpsde.steps.rollouts import Data
 from hpsde.steps.surface import Surface
-
-GATES = ("gp", "softmax", "marginal")
 
 
 class GPGate(NamedTuple):
@@ -42,47 +41,114 @@ class GPGate(NamedTuple):
         """The gate's name."""
         return "gp"
 
+    def values(
+        self,
+        options: LinearGaussian,
+        kept: Bool[Array, " O"],
+        features: Float[Array, "C F"],
+        contexts: Float[Array, "C S"],
+        optimism: Optimism | None = None,
+    ) -> Float[Array, "O C"]:
+        """While learning mean + kappa deviation of the return (UCB); in use the cautious or the expected returns."""
+        asked = (self.process, options, kept, features, contexts, self.axes)
+        if optimism is not None:
+            mean, deviation = gp_moments(*asked, of_return=optimism.of_return)
+            return mean + optimism.kappa * deviation
+        if not self.cautious:
+            return gp_means(*asked)
+        mean, deviation = returns_in_use(self, options, features, contexts)
+        return mean - deviation
 
-class SoftmaxGate(NamedTuple):
-    """pi(o | s) proportional to exp(theta_o^T [phi(s), 1]): the gate of HiREPS."""
 
-    theta: Float[Array, "O G"]
+@dataclass(frozen=True)
+class GaussianProcess(Gate, name="gp"):
+    """The Gaussian process that models the return says what to expect of every option, and how surely."""
+
+    trained = GPGate
+    needs_surface = True
+
+    kappa: float = setting(
+        1.0, "Optimism while learning: mean + kappa standard deviations.", low=0.0, high=1e3, common=True
+    )
+    deviation: str = setting(
+        "mean",
+        "That standard deviation: of an option's mean return, how little it is known, or of its return, which also "
+        "varies as the option explores (the paper's).",
+        choices=("mean", "return"),
+    )
+    greedy: str = setting(
+        "cautious",
+        "What is taken in use: the option whose mean parameters have the best return, no better one than a rollout has "
+        "had, less one standard deviation, or the option of the best expected return (the paper's).",
+        choices=("cautious", "expected"),
+    )
+    exploration_temperature: float = setting(
+        4.0,
+        "c: options are drawn by exp(optimistic return / (c T)), with the T of f; at 1 as the optimal policy would, "
+        "above it more evenly; at 0 the best is taken (the paper's).",
+        low=0.0,
+        high=1e6,
+    )
+
+    def train(self, data: Data, weighted: np.ndarray, surface: Surface | None) -> GPGate:
+        """The process itself."""
+        if surface is None:
+            raise RuntimeError("there is no process")
+        known = surface.process, surface.scores, surface.warp, surface.axes
+        return GPGate(*known, self.greedy == "cautious", surface.binary)
 
     @property
-    def kind(self) -> str:
-        """The gate's name."""
-        return "softmax"
+    def optimism(self) -> Optimism:
+        """Upper confidence bounds."""
+        return Optimism(self.kappa, self.deviation == "return")
 
+    def choose(self, key: Array, gate: GPGate, values: np.ndarray, temperature: float) -> Int[np.ndarray, " C"]:
+        """By the optimal policy's own form, exp(R_o / (c T)), at the optimistic returns: equally good options are all
+        tried.
+        """
+        if self.exploration_temperature * temperature == 0.0:
+            return np.argmax(np.asarray(values), axis=0)
+        return draw_by_share(key, gate.warp.inverse(np.asarray(values)) / (self.exploration_temperature * temperature))
 
-class MarginalGate(NamedTuple):
-    """p(o | s) of the density estimate: one weighted Gaussian over the context per option."""
+    @classmethod
+    def arrays(cls, gate: GPGate) -> dict[str, Any]:
+        """Its points and what follows from them, but for the inverse."""
+        process, kernel = gate.process, gate.process.hyperparameters
+        return kernel._asdict() | {
+            **{name: getattr(process, name) for name in ("z", "mask", "beta", "centre", "mean")},
+            "axes": np.eye(process.z.shape[1]) if gate.axes is None else gate.axes,
+            "cautious": gate.cautious,
+            "binary": gate.binary,
+            "matern": kernel.kernel.name == "matern",
+            "scores": gate.scores,
+            "warp_returns": gate.warp.returns,
+            "warp_scores": gate.warp.scores,
+        }
 
-    log_share: Float[Array, " O"]
-    mean: Float[Array, "O S"]
-    covariance: Float[Array, "O S S"]
+    @classmethod
+    def restored(cls, arrays: Mapping[str, np.ndarray]) -> GPGate:
+        """With the inverse, which is computed again."""
+        part = {name: jnp.asarray(value) for name, value in arrays.items()}
+        kernel = gp.KERNELS["matern" if arrays["matern"] else "se"]
+        hyperparameters = kernel(*(part[name] for name in kernel._fields))
+        stored = (part["z"], part["mask"], part["beta"], jnp.zeros((0, 0)), part["mean"], part["centre"])
+        axes = part.get("axes")
+        if axes is not None and np.array_equal(axes, np.eye(len(axes))):
+            axes = None
+        warp = Warp(arrays["warp_returns"], arrays["warp_scores"])
+        flags = bool(arrays["cautious"]), bool(arrays["binary"])
+        return cls.with_inverse(GPGate(gp.GP(hyperparameters, *stored), part["scores"], warp, axes, *flags))
 
-    @property
-    def kind(self) -> str:
-        """The gate's name."""
-        return "marginal"
+    @classmethod
+    def without_inverse(cls, gate: GPGate) -> GPGate:
+        """Without the largest part of its process."""
+        return gate._replace(process=gate.process._replace(K_inverse=jnp.zeros((0, 0))))
 
-
-Gate = GPGate | SoftmaxGate | MarginalGate
-
-
-def without_inverse(gate: Gate) -> Gate:
-    """The gate less the largest part of its Gaussian process, which follows from the rest."""
-    if not isinstance(gate, GPGate):
-        return gate
-    return gate._replace(process=gate.process._replace(K_inverse=jnp.zeros((0, 0))))
-
-
-def with_inverse(gate: Gate) -> Gate:
-    """The gate of `without_inverse`, whole again, to the same bits."""
-    if not isinstance(gate, GPGate):
-        return gate
-    computed = gp_binary.with_inverse if gate.binary else gp.with_inverse
-    return gate._replace(process=computed(gate.process, gate.scores))
+    @classmethod
+    def with_inverse(cls, gate: GPGate) -> GPGate:
+        """With it, computed again."""
+        computed = gp_binary.with_inverse if gate.binary else gp.with_inverse
+        return gate._replace(process=computed(gate.process, gate.scores))
 
 
 def _option_moments(
@@ -156,118 +222,6 @@ def returns_of_means(
     return mean.reshape(points.shape[:2]), jnp.sqrt(variance).reshape(points.shape[:2])
 
 
-@jax.jit
-def softmax_log_probabilities(gate: SoftmaxGate, features: Float[Array, "C F"]) -> Float[Array, "O C"]:
-    """log pi(o | s) of the softmax gate."""
-    design = jnp.concatenate([features, jnp.ones((features.shape[0], 1))], axis=1)
-    return jax.nn.log_softmax(gate.theta @ design.T, axis=0)
-
-
-@jax.jit
-def marginal_log_probabilities(gate: MarginalGate, contexts: Float[Array, "C S"]) -> Float[Array, "O C"]:
-    """log p(o | s) of the mixture marginal."""
-    count, size = gate.mean.shape
-    constant = LinearGaussian(gate.mean, jnp.zeros((count, 0, size)), gate.covariance)
-    log_context = gaussian.log_density(constant, jnp.zeros((contexts.shape[0], 0)), contexts)
-    return jax.nn.log_softmax(gate.log_share[:, None] + log_context, axis=0)
-
-
-@jax.jit
-def _softmax_loss(
-    theta: Float[Array, "O G"],
-    design: Float[Array, "N G"],
-    targets: Float[Array, "O N"],
-    ridge: float | Array,
-) -> tuple[Float[Array, ""], Float[Array, "O G"]]:
-    def loss(theta: Array) -> Array:
-        return -jnp.sum(targets * jax.nn.log_softmax(theta @ design.T, axis=0)) + ridge * jnp.sum(theta**2)
-
-    return jax.value_and_grad(loss)(theta)
-
-
-def fit_softmax(features: Float[Array, "N F"], targets: Float[Array, "O N"], ridge: float = 1e-3) -> SoftmaxGate:
-    """Softmax regression of the option weights P_oi on the features, by weighted maximum likelihood."""
-    design = jnp.concatenate([features, jnp.ones((features.shape[0], 1))], axis=1)
-    targets = targets / jnp.maximum(jnp.sum(targets), 1e-300)
-    shape = (targets.shape[0], design.shape[1])
-
-    def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = _softmax_loss(jnp.asarray(flat.reshape(shape)), design, targets, ridge)
-        return float(value), np.asarray(gradient, dtype=float).ravel()
-
-    result = minimize(objective, np.zeros(shape).ravel(), jac=True, method="L-BFGS-B")
-    return SoftmaxGate(jnp.asarray(result.x.reshape(shape)))
-
-
-@jax.jit
-def fit_marginal(contexts: Float[Array, "N S"], targets: Float[Array, "O N"]) -> MarginalGate:
-    """Weighted Gaussian over the contexts of every option; one pseudo sample of unit spread keeps it proper."""
-    total = jnp.sum(targets)
-    share = jnp.sum(targets, axis=1) / jnp.maximum(total, 1e-300)
-    size = contexts.shape[1]
-
-    def one(weights: Array) -> tuple[Array, Array]:
-        mass = jnp.sum(weights)
-        weights = weights / jnp.maximum(mass, 1e-300)
-        mean = weights @ contexts
-        centred = contexts - mean[None, :]
-        effective = 1.0 / jnp.maximum(jnp.sum(weights**2), 1e-12)
-        spread = (centred.T * weights[None, :]) @ centred
-        return mean, (effective * spread + jnp.eye(size)) / (effective + 1.0)
-
-    mean, covariance = jax.vmap(one)(targets)
-    return MarginalGate(jnp.log(jnp.maximum(share, 1e-300)), mean, covariance)
-
-
-def train_gate(data: Data, weighted: np.ndarray, surface: Surface | None, settings: GateSettings) -> Gate:
-    """The gating policy: the Gaussian process itself, or what is learned from the options' samples."""
-    if settings.gate == "marginal":
-        return fit_marginal(jnp.asarray(data.contexts), jnp.asarray(weighted))
-    if settings.gate == "softmax" or surface is None:
-        return fit_softmax(jnp.asarray(data.features), jnp.asarray(weighted))
-    process, scores, warp, axes = surface.process, surface.scores, surface.warp, surface.axes
-    return GPGate(process, scores, warp, axes, settings.greedy == "cautious", surface.binary)
-
-
-class Optimism(NamedTuple):
-    """How a GP gate looks at options while learning: by mean + kappa deviation.
-
-    of_return: the deviation is that of the return, not of its mean.
-    """
-
-    kappa: float
-    of_return: bool = False
-
-
-def scores(
-    gate: Gate,
-    options: LinearGaussian,
-    kept: Bool[Array, " O"],
-    features: Float[Array, "C F"],
-    contexts: Float[Array, "C S"],
-    optimism: Optimism | None = None,
-) -> Float[Array, "O C"]:
-    """What the gate maximises: while learning mean + kappa deviation of the return (UCB), or log pi(o | s).
-
-    In use, without `optimism`, a GP gate gives the cautious or the expected returns.
-    """
-    if isinstance(gate, GPGate):
-        asked = (gate.process, options, kept, features, contexts, gate.axes)
-        if optimism is None and gate.cautious:
-            mean, deviation = returns_in_use(gate, options, features, contexts)
-            values = mean - deviation
-        elif optimism is None:
-            values = gp_means(*asked)
-        else:
-            mean, deviation = gp_moments(*asked, of_return=optimism.of_return)
-            values = mean + optimism.kappa * deviation
-    elif isinstance(gate, SoftmaxGate):
-        values = softmax_log_probabilities(gate, features)
-    else:
-        values = marginal_log_probabilities(gate, contexts)
-    return jnp.where(kept[:, None], values, -jnp.inf)
-
-
 def returns_in_use(
     gate: GPGate, options: LinearGaussian, features: Float[Array, "C F"], contexts: Float[Array, "C S"]
 ) -> tuple[Float[Array, "O C"], Float[Array, "O C"]]:
@@ -305,23 +259,3 @@ def expected_moments(
     if gate.cautious:
         return returns_in_use(gate, options, features, contexts)
     return gp_moments(gate.process, options, kept, features, contexts, gate.axes, of_return=False)
-
-
-def choose_options(
-    key: Array, gate: Gate, values: Float[np.ndarray, "O C"] | Array, temperature: float
-) -> Int[np.ndarray, " C"]:
-    """The option for every context while learning.
-
-    Softmax and marginal gates draw from pi(o | s). The GP gate draws from the optimal policy's own form,
-    exp(R_o / T), at the optimistic returns, so that equally good options are all tried; or, at T = 0, takes the best.
-    """
-    if isinstance(gate, GPGate) and temperature == 0.0:
-        return np.argmax(np.asarray(values), axis=0)
-    if isinstance(gate, GPGate):
-        values = gate.warp.inverse(np.asarray(values)) / temperature
-    # By one uniform number per context: nothing to compile when there are more or fewer options.
-    values = np.asarray(values)
-    shares = np.exp(values - values.max(axis=0))
-    cumulative = np.cumsum(shares, axis=0)
-    drawn = np.asarray(jax.random.uniform(key, (shares.shape[1],))) * cumulative[-1]
-    return np.argmax(cumulative > drawn, axis=0)

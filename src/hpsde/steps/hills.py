@@ -30,7 +30,11 @@ def climb(
     looks: what climbs have computed before; what they compute now is added.
     """
     climbs = None
-    if settings.refine and settings.density == "options" and not (landscape is not None and landscape.binary):
+    if (
+        settings.options.refine
+        and settings.density.kind == "options"
+        and not (landscape is not None and landscape.binary)
+    ):
         climbs = climbers.survey(data, return_temperature(data, importance, settings), looks)
     nothing = np.zeros(0, dtype=int)
     none, places = np.zeros(0), np.zeros((0, data.parameters.shape[1]))

@@ -8,6 +8,7 @@ rollouts weighted by W~ (mixture/estimation.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, overload
 
 import jax
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hpsde import gp
+from hpsde.base.groups import Group, setting
 from hpsde.base.shapes import Array
 from hpsde.mixture import estimation as density
 from hpsde.mixture.eigenmaps import LaplacianEigenmaps
@@ -29,6 +31,40 @@ from hpsde.steps.weighing import weigh
 PER_NUMBER = 15  # rollouts for each number of an option and parameter, or features are not considered
 SLIGHT = 50.0  # nats
 RESTARTS = 8  # of the mixture of joint Gaussians, besides the last one
+
+
+@dataclass(frozen=True)
+class Density(Group):
+    """The density estimation that finds the options, and the rollouts that look for more of them."""
+
+    family = "density"
+    shorthand = "kind"
+    kind: str = setting(
+        "options",
+        "A mixture of option policies on samples of the modelled return (options), or the paper's mixture of joint "
+        "Gaussians on weighted rollouts, by variational Bayes (vb) or maximum likelihood (em).",
+        choices=("options", *density.DENSITY_METHODS),
+    )
+    weight_sum: str = setting(
+        "ess",
+        "What the weights of rollouts sum to for joint Gaussians: their effective number, their number, or one (the "
+        "paper's appendix).",
+        choices=("ess", "n", "one"),
+    )
+    embedding_dimensions: int = setting(
+        0,
+        "Dimensions of the Laplacian eigenmaps before joint Gaussians are estimated; 0: no eigenmaps.",
+        low=0,
+        high=1_000,
+    )
+    scouts: float = setting(
+        0.5,
+        "Rollouts that go where the model knows little and a solution may lie: at most this share of what is asked at "
+        "once, and 50 in all until the options are narrow. 0: none.",
+        low=0.0,
+        high=1.0,
+        common=True,
+    )
 
 
 class Latent(NamedTuple):
@@ -99,7 +135,7 @@ def find_solutions(
         last,
         fresh,
         settings.max_options,
-        settings.scouts > 0.0,
+        settings.density.scouts > 0.0,
     )
     first = np.flatnonzero(data.initial[chosen])
     found = found._replace(
@@ -244,10 +280,13 @@ def estimate_density(
     Weights are counts: what they sum to is what the data weigh.
     """
     points = data.joint
-    if settings.embedding_dimensions:
+    if settings.density.embedding_dimensions:
         # An embedding is new every time: there is nothing to start from.
-        points, last = LaplacianEigenmaps(settings.embedding_dimensions).fit(data.joint, data.mask).coordinates, None
-    total = {"ess": float(importance.ess), "n": float(data.mask.sum()), "one": 1.0}[settings.weight_sum]
+        points, last = (
+            LaplacianEigenmaps(settings.density.embedding_dimensions).fit(data.joint, data.mask).coordinates,
+            None,
+        )
+    total = {"ess": float(importance.ess), "n": float(data.mask.sum()), "one": 1.0}[settings.density.weight_sum]
     x, counts = jnp.asarray(points), importance.weights * total
     mixture, fitted = density.fit(
         key,
@@ -257,7 +296,7 @@ def estimate_density(
         max_components=settings.max_options,
         restarts=RESTARTS,
         warm=last,
-        method=settings.density,
+        method=settings.density.kind,
     )
     warm = last is not None and int(fitted.chosen) == len(fitted.bounds) - 1
     mass = np.asarray(mixture.mass)

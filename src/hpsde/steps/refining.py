@@ -27,7 +27,7 @@ def refine_options(
 
     Success or failure has no optimum beside which it is nearly quadratic.
     """
-    if not settings.refine or landscape is None or shown is None or landscape.binary:
+    if not settings.options.refine or landscape is None or shown is None or landscape.binary:
         return policies
     model = shown.model
     heights = option_heights(data, policies, found.kept, landscape.view, model)

@@ -12,10 +12,15 @@ samples weighted by `target`.
 
 from __future__ import annotations
 
-import jax.numpy as jnp
+from dataclasses import dataclass
 
+import jax.numpy as jnp
+import numpy as np
+
+from hpsde.base.groups import setting
 from hpsde.base.shapes import Array, Float
 from hpsde.steps import dual
+from hpsde.steps.update import OptionUpdate
 
 MOST = 0.9  # of the base's effective samples, that can be asked for
 
@@ -45,17 +50,28 @@ def solve(
     return dual.solve_temperature(safe_returns, standard, log_base, slack)
 
 
-def sample_weights(
-    returns: Float[Array, " N"],
-    features: Float[Array, "N F"],
-    base: Float[Array, " N"],
-    target: Float[Array, " N"],
-    *,
-    epsilon: float,
-    least: float = 0.0,
-) -> Float[Array, " N"]:
-    """Weights d_i of one option (sum 1): REPS within KL divergence `epsilon` of its base weights.
+@dataclass(frozen=True)
+class REPS(OptionUpdate, name="reps"):
+    """Relative entropy policy search: the highest return within the bound, in the option's contexts as they are."""
 
-    At least `least` effective samples are left, or nearly as many as the base has.
-    """
-    return jnp.exp(solve(returns, features, base, target, epsilon, least).log_weights)
+    match_squares: bool = setting(
+        True, "It keeps the mean of the contexts' squares beside that of the features; False is the paper's."
+    )
+
+    def kept_means(self, features: np.ndarray, contexts: np.ndarray) -> np.ndarray:
+        """Options are worse at the edge of the contexts: to keep the mean alone would draw them to the middle."""
+        return np.hstack([features, contexts**2]) if self.match_squares else features
+
+    def sample_weights(
+        self,
+        returns: Float[Array, " N"],
+        features: Float[Array, "N F"],
+        base: Float[Array, " N"],
+        target: Float[Array, " N"],
+        least: float,
+    ) -> Float[Array, " N"]:
+        """Weights d_i (sum 1) within KL divergence `epsilon` of the base weights.
+
+        At least `least` effective samples are left, or nearly as many as the base has.
+        """
+        return jnp.exp(solve(returns, features, base, target, self.epsilon, least).log_weights)

@@ -41,7 +41,7 @@ def approximate_return(
         return None, data
     data = data._replace(mask=data.mask & ~pad_rows(distrusted, len(data.mask)))
     found = _fit(key, data, spreads, start, settings)
-    while settings.warp == "clip" and (bad := _suspects(found, data)).any():
+    while settings.return_model.warp == "clip" and (bad := _suspects(found, data)).any():
         fewer = data._replace(mask=data.mask & ~bad)
         again = _fit(key, fewer, spreads, start, settings)
         if surface.evidence(again) - surface.evidence(found) < outliers.GAIN:
@@ -73,7 +73,7 @@ def least_depth(data: Data, settings: ReturnModelSettings) -> float:
     exactly right is equally bad, and the gate takes a spike round each option for the return.
     """
     first = data.mask & data.initial
-    if settings.warp != "clip" or not first.any() or np.array_equal(first, data.mask):
+    if settings.return_model.warp != "clip" or not first.any() or np.array_equal(first, data.mask):
         return 0.0
     share = np.asarray(compute_weights(data._replace(mask=first), None, settings).weights)
     return FINEST * clip_depth(data.advantages[first], share[first])
@@ -93,7 +93,7 @@ def survey(
     nothing, or where nobody asks for one.
     """
     count, size = int(data.mask.sum()), data.parameters.shape[1]
-    if approximated is None or settings.density != "options":
+    if approximated is None or settings.density.kind != "options":
         return None
 
     def smooth(scores: np.ndarray, warp: Warp, binary: bool, mask: np.ndarray, start: surface.Start) -> Surface:

@@ -13,17 +13,20 @@ import jax.numpy as jnp
 
 from hpsde.base.shapes import Array, Float
 from hpsde.steps import reps
+from hpsde.steps.update import OptionUpdate
 
 
-def sample_weights(
-    returns: Float[Array, " N"],
-    features: Float[Array, "N F"],
-    base: Float[Array, " N"],
-    target: Float[Array, " N"],
-    *,
-    epsilon: float,
-    least: float = 0.0,
-) -> Float[Array, " N"]:
-    """Weights d_i of one option. The features play no part."""
-    no_features = jnp.zeros((features.shape[0], 0))
-    return reps.sample_weights(returns, no_features, base, target, epsilon=epsilon, least=least)
+class RWR(OptionUpdate, name="rwr"):
+    """Reward-weighted regression: as sharp as REPS, whatever that does to the contexts."""
+
+    def sample_weights(
+        self,
+        returns: Float[Array, " N"],
+        features: Float[Array, "N F"],
+        base: Float[Array, " N"],
+        target: Float[Array, " N"],
+        least: float,
+    ) -> Float[Array, " N"]:
+        """Weights d_i of one option. The features play no part."""
+        no_features = jnp.zeros((features.shape[0], 0))
+        return jnp.exp(reps.solve(returns, no_features, base, target, self.epsilon, least).log_weights)

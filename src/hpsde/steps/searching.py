@@ -27,7 +27,7 @@ def find_options(
     settings: LatentSettings,
 ) -> Latent:
     """p(o | s_i, xi_i) by the chosen density estimation; where nothing is known, one option has all rollouts."""
-    if settings.density != "options":
+    if settings.density.kind != "options":
         return latent.estimate_density(key, data, importance, state.mixture, settings)
     if landscape is None or shown is None:
         return latent.nothing_known(data, settings)

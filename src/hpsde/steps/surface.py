@@ -12,19 +12,21 @@ and the squared exponential.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
 from hpsde import gp
+from hpsde.base.groups import Group, setting
 from hpsde.base.padding import pad_rows, padded_size
 from hpsde.base.shapes import Array, Float
 from hpsde.gp import binary as gp_binary
 from hpsde.gp.axes import turned_axes
 from hpsde.gp.directions import few_directions, leading
-from hpsde.gp.warp import Warp, fit_warp
-from hpsde.steps.configuration import ReturnModelSettings, SurfaceSettings
+from hpsde.gp.warp import WARPS, Warp, fit_warp
+from hpsde.steps.configuration import LARGEST_POINTS, ReturnModelSettings, SurfaceSettings
 
 FEW_DIMENSIONS = 4  # of contexts and parameters together: up to here the process sees them along their own axes
 ENOUGH_ROLLOUTS = 5  # for every dimension, before axes are turned
@@ -67,6 +69,27 @@ class Start(NamedTuple):
         return "se" if self.hyperparameters is None else self.hyperparameters.kernel.name
 
 
+@dataclass(frozen=True)
+class ReturnModel(Group):
+    """The Gaussian process that models the return."""
+
+    warp: str = setting("clip", "Map of the returns before the Gaussian process.", choices=WARPS)
+    axes: str = setting(
+        "automatic",
+        "Its axes: own (one length for each context number and parameter), turned (one for each of the directions in "
+        "which the return varies), few (five directions at most), isotropic (one length for all, the paper's), or "
+        "automatic: with more than four numbers turned, or own or few where these predict left-out rollouts clearly "
+        "better.",
+        choices=("automatic", "own", "turned", "few", "isotropic"),
+    )
+    max_points: int = setting(
+        1536,
+        "Most rollouts that it is conditioned on; beyond it the newest, and a quarter of older ones.",
+        low=2,
+        high=LARGEST_POINTS,
+    )
+
+
 class Surface(NamedTuple):
     """The process over z, or over A z, of the warped returns `scores`. binary: it is one of success or failure."""
 
@@ -98,10 +121,10 @@ def fit(
     """
     rows = np.flatnonzero(mask)
     z = np.roll(joint, -context_size, axis=1)[rows]
-    if settings.warp != "none" and gp_binary.is_binary(returns[rows], share[rows], z):
+    if settings.return_model.warp != "none" and gp_binary.is_binary(returns[rows], share[rows], z):
         scores, warp, binary = returns[rows] == returns[rows].max(), gp_binary.odds_warp(returns[rows]), True
     else:
-        (scores, warp), binary = fit_warp(returns[rows], share[rows], settings.warp, least_depth), False
+        (scores, warp), binary = fit_warp(returns[rows], share[rows], settings.return_model.warp, least_depth), False
     every = np.zeros(len(mask))
     every[rows] = scores
     return fit_scores(key, joint, context_size, every, warp, binary, mask, spreads, start, settings)
@@ -125,7 +148,7 @@ def fit_scores(
     smooth: its kernel is the squared exponential, whatever others would predict.
     """
     rows = np.flatnonzero(mask)
-    points = gp.choose_points(key, len(rows), settings.gp_max_points)
+    points = gp.choose_points(key, len(rows), settings.return_model.max_points)
     z, y = np.roll(joint, -context_size, axis=1)[rows[points]], scores[rows[points]]  # z = [xi, s]
     standard = (y - y.mean()) / max(float(y.std()), 1e-12) if binary else y
     before, start = start, _find_axes(z, standard, len(rows), spreads, start, settings, binary or smooth)
@@ -242,7 +265,7 @@ def _likeliest_odds(z: np.ndarray, success: np.ndarray, mean: float, start: Star
 
 def is_needed(settings: ReturnModelSettings) -> bool:
     """Whether anything asks for the process: the gate, the search for options or the options themselves."""
-    return settings.gate == "gp" or settings.density == "options" or settings.model_step
+    return settings.gate.needs_surface or settings.density.kind == "options" or settings.options.model_step
 
 
 def _find_axes(
@@ -257,9 +280,9 @@ def _find_axes(
     """The start with its axes and its kernel: as they are, found again, or chosen anew."""
     enough = count >= ENOUGH_ROLLOUTS * z.shape[1]
     kinds = ("own", "turned", "few") if enough and z.shape[1] > FEW_DIMENSIONS else ("own",)
-    if settings.gp_axes != "automatic":
-        kinds = ("own",) if settings.gp_axes == "isotropic" else (settings.gp_axes,)
-    of_kernels = enough and not smooth and settings.gp_axes == "automatic"
+    if settings.return_model.axes != "automatic":
+        kinds = ("own",) if settings.return_model.axes == "isotropic" else (settings.return_model.axes,)
+    of_kernels = enough and not smooth and settings.return_model.axes == "automatic"
     if smooth:
         start = _with_kernel(start, "se")
     if start.kind and count < GROWTH * start.found:
@@ -390,7 +413,7 @@ def _likeliest_process(
 def _likeliest(
     z: np.ndarray, y: np.ndarray, mask: np.ndarray, start: gp.Hyperparameters | None, settings: SurfaceSettings
 ) -> tuple[gp.Hyperparameters, gp.FitInfo]:
-    isotropic, points = settings.gp_axes == "isotropic", FIT_POINTS
+    isotropic, points = settings.return_model.axes == "isotropic", FIT_POINTS
     return gp.fit_hyperparameters(z, y, mask, start, isotropic=isotropic, fit_points=points, tolerance=TOLERANCE)
 
 

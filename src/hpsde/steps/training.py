@@ -26,9 +26,7 @@ LEAST_EFFECTIVE = 5.0  # samples that an option's policy search needs; with fewe
 WIDEST = 0.5  # exploration that noise asks for, in kernel lengths
 VARIANCE_FLOOR = 1e-6  # least variance of an option, in units of the first rollouts' variance
 
-_fit_options = functools.partial(jax.jit, static_argnames=("update", "epsilon", "support", "ridge", "variance_floor"))(
-    options.fit_options
-)
+_fit_options = functools.partial(jax.jit, static_argnames=("update", "ridge", "variance_floor"))(options.fit_options)
 
 
 def train_options(
@@ -39,25 +37,21 @@ def train_options(
     A new solution that has hardly any rollouts yet has the policy of the mixture, an older one stays as it is; where
     nothing is known, the one option is as wide as the initial policy.
     """
-    base = weighted if settings.base == "weighted" else found.responsibilities
-    # Options are worse at the edge of the contexts: that REPS keeps the mean alone would draw them to the middle.
-    squares = data.contexts**2 if settings.match_squares else data.contexts[:, :0]
+    base = weighted if settings.update.base == "weighted" else found.responsibilities
     total = weighted.sum(axis=1)
     policies = _fit_options(
         jnp.asarray(np.where(data.mask, data.advantages, 0.0)),
         jnp.asarray(data.features),
-        jnp.asarray(np.hstack([data.features, squares])),
+        jnp.asarray(settings.update.kept_means(data.features, data.contexts)),
         jnp.asarray(data.parameters),
         jnp.asarray(base),
         jnp.asarray(weighted),
         jnp.asarray(found.kept & (total > 1e-300)),
         update=settings.update,
-        epsilon=settings.epsilon,
-        support=settings.support,
-        ridge=settings.ridge,
+        ridge=settings.options.ridge,
         variance_floor=VARIANCE_FLOOR,
     )
-    if settings.density != "options":
+    if settings.density.kind != "options":
         return policies
     if found.found is None:
         wide = jnp.broadcast_to(jnp.eye(data.parameters.shape[1]), policies.Sigma.shape)
@@ -119,7 +113,7 @@ def improve_options(
 
     One without rollouts moves in all contexts.
     """
-    if surface is None or not settings.model_step:
+    if surface is None or not settings.options.model_step:
         return policies
     weighted = np.where(weighted.sum(axis=1, keepdims=True) > 0.0, weighted, data.mask / data.mask.sum())
     axes = jnp.eye(data.joint.shape[1]) if surface.axes is None else surface.axes

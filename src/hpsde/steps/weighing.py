@@ -10,6 +10,7 @@ import numpy as np
 
 from hpsde.steps import weights
 from hpsde.steps.configuration import WeighingSettings
+from hpsde.steps.return_functions import log_return_function
 from hpsde.steps.rollouts import Data
 
 LEAST_ESS = 0.05  # effective samples that the return weighting must leave, as a share of all rollouts
@@ -19,13 +20,11 @@ ESS_FLOOR = 0.3  # effective samples that importance weighting alone must leave,
 
 def compute_weights(data: Data, temperature: float | None, settings: WeighingSettings) -> weights.ImportanceWeights:
     """W~ of every rollout; see weights.py. `temperature` is that of the first rollouts, where it is known already."""
-    log_f = np.zeros(len(data.mask))
-    log_f[data.mask] = weights.log_return_function(settings.f, data.returns[data.mask])
-    if settings.temperature is not None:
-        temperature = settings.temperature
-    elif settings.f == "linear" or callable(settings.f):
-        temperature = 1.0
-    return weigh(log_f, data, temperature, settings.f == "advantage", settings)
+    f, log_f = settings.weights.f, np.zeros(len(data.mask))
+    log_f[data.mask] = log_return_function(f, data.returns[data.mask])
+    known = (settings.weights.temperature, f.temperature, temperature)
+    temperature = next((each for each in known if each is not None), None)
+    return weigh(log_f, data, temperature, f.baseline, settings)
 
 
 def weigh(
@@ -40,8 +39,8 @@ def weigh(
         baseline=baseline,
         temperature=None if temperature is None else jnp.asarray(temperature),
         target_ess=jnp.asarray(wanted_ess(data)),
-        kl_bound=jnp.asarray(settings.kl_bound),
-        flattening=settings.flattening,
+        kl_bound=jnp.asarray(settings.weights.kl_bound),
+        flattening=settings.weights.flattening,
         ess_floor=jnp.asarray(ESS_FLOOR),
     )
 
@@ -58,7 +57,7 @@ def wanted_ess(data: Data) -> float:
 
 def return_temperature(data: Data, importance: weights.ImportanceWeights, settings: WeighingSettings) -> float:
     """T in units of the returns: that of f, or where f has none there, the deviation of the weighted returns."""
-    if settings.f in ("advantage", "exp"):
+    if settings.weights.f.in_returns:
         return float(importance.temperature)
     share, returns = np.asarray(importance.weights)[data.mask], data.returns[data.mask]
     return float(np.sqrt(share @ (returns - share @ returns) ** 2)) or 1.0

@@ -10,21 +10,49 @@ context, log f = (R - V(s)) / T, which is the paper's Z made to depend on the co
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
-from scipy.stats import rankdata
 
+from hpsde.base.groups import Group, Named, setting
 from hpsde.base.shapes import Array, Bool, Float
-from hpsde.errors import InputError, UnknownNameError
 from hpsde.steps import dual
+from hpsde.steps.behaviours import AllBehaviours, BehaviourDensity
+from hpsde.steps.return_functions import Advantage, ReturnFunction
 
-RETURN_FUNCTIONS = ("advantage", "exp", "linear", "rank")
-ReturnFunction = str | Callable[[np.ndarray], np.ndarray]
+
+@dataclass(frozen=True)
+class Weights(Group):
+    """The importance weights W~."""
+
+    f: Named[ReturnFunction] = setting(
+        Advantage(), "How a return becomes a weight; a function of the returns is taken, too."
+    )
+    temperature: float | None = setting(
+        None,
+        "T of f; by default the lowest that `kl_bound` allows for the first rollouts and that leaves weight to enough.",
+        low=1e-300,
+        high=np.inf,
+    )
+    kl_bound: float = setting(
+        1.5,
+        "How far the return weighting may go from the plain importance weights, in nats of KL divergence.",
+        low=1e-6,
+        high=1e3,
+    )
+    behaviour: Named[BehaviourDensity] = setting(
+        AllBehaviours(), "The density pi_old that a rollout is taken to come from."
+    )
+    flattening: float | None = setting(
+        None,
+        "lambda, the power of the behaviour density; by default the largest that leaves 3 in 10 effective.",
+        low=0.0,
+        high=1.0,
+    )
 
 
 class ImportanceWeights(NamedTuple):
@@ -34,28 +62,6 @@ class ImportanceWeights(NamedTuple):
     ess: Float[Array, ""]
     temperature: Float[Array, ""]
     flattening: Float[Array, ""]
-
-
-def log_return_function(f: ReturnFunction, returns: np.ndarray) -> np.ndarray:
-    """log f(R) up to the temperature: the quantity that `importance_weights` divides by T."""
-    if callable(f):
-        values = np.asarray(f(returns), dtype=float)
-        if values.shape != returns.shape or not np.all(values >= 0.0) or not np.any(values > 0.0):
-            raise InputError(
-                "the return function f must give one non-negative number per return, not all zero; "
-                f"got shape {values.shape} for {returns.shape}, smallest value {np.min(values, initial=0.0)}"
-            )
-        with np.errstate(divide="ignore"):
-            return np.log(values)
-    if f == "linear":
-        if not np.all(returns > 0.0):
-            raise InputError(f'f="linear" needs returns > 0; the smallest is {returns.min()}')
-        return np.log(returns)
-    if f == "rank":
-        return rankdata(returns) / len(returns)
-    if f in RETURN_FUNCTIONS:
-        return returns
-    raise UnknownNameError("return function", f, RETURN_FUNCTIONS)
 
 
 def flattened_base(

@@ -1,0 +1,108 @@
+"""What a gate is: how it is trained, what it says of the options in a context, and how it explores with that.
+
+A new one is two classes: what is learned, a named tuple of arrays with `kind` and `values`, and a `Gate`, which trains
+it, and is known by its name from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hpsde.base.archive import Field
+from hpsde.base.groups import Strategy
+from hpsde.base.shapes import Array, Bool, Float, Int
+from hpsde.steps.gaussian import LinearGaussian
+from hpsde.steps.rollouts import Data
+from hpsde.steps.surface import Surface
+
+Shapes = Mapping[str, str | Field]
+
+
+class Optimism(NamedTuple):
+    """How a gate that knows what it does not know looks at options while learning: by mean + kappa deviation.
+
+    of_return: the deviation is that of the return, not of its mean.
+    """
+
+    kappa: float
+    of_return: bool = False
+
+
+@runtime_checkable
+class TrainedGate(Protocol):
+    """What is learned of a gate: a named tuple of arrays."""
+
+    @property
+    def kind(self) -> str:
+        """The name of the `Gate` that trained it."""
+
+    def values(
+        self,
+        options: LinearGaussian,
+        kept: Bool[Array, " O"],
+        features: Float[Array, "C F"],
+        contexts: Float[Array, "C S"],
+        optimism: Optimism | None = None,
+    ) -> Float[Array, "O C"]:
+        """How good each option is in each context, in use or while learning; for a probability, log pi(o | s)."""
+
+
+@dataclass(frozen=True)
+class Gate(Strategy, family="gate"):
+    """The gating policy pi(o | s)."""
+
+    # The class of what it trains, and its arrays in a policy file: shapes in the letters of base/shapes.py. Those of
+    # hpsde's first three gates are in policy/fields.py, where a policy in use finds them without JAX.
+    trained: ClassVar[Any]
+    shapes: ClassVar[Shapes]
+    # Whether it asks for the Gaussian process that models the return.
+    needs_surface: ClassVar[bool] = False
+
+    def train(self, data: Data, weighted: np.ndarray, surface: Surface | None) -> Any:
+        """What is learned from the rollouts, by how much each belongs to each option [O, N]."""
+        raise NotImplementedError
+
+    @property
+    def optimism(self) -> Optimism | None:
+        """How it looks at options while learning; None: as in use."""
+        return None
+
+    def choose(self, key: Array, gate: Any, values: np.ndarray, temperature: float) -> Int[np.ndarray, " C"]:
+        """The option for every context while learning, by its values [O, C] then; T is that of f."""
+        return draw_by_share(key, values)
+
+    @classmethod
+    def arrays(cls, gate: Any) -> dict[str, Any]:
+        """What a file needs to hold of a trained gate, by name."""
+        return dict(gate._asdict())
+
+    @classmethod
+    def restored(cls, arrays: Mapping[str, np.ndarray]) -> Any:
+        """The trained gate of those arrays."""
+        return cls.trained(**{name: jnp.asarray(value) for name, value in arrays.items()})
+
+    @classmethod
+    def without_inverse(cls, gate: Any) -> Any:
+        """The trained gate less what is large and follows from the rest."""
+        return gate
+
+    @classmethod
+    def with_inverse(cls, gate: Any) -> Any:
+        """The gate of `without_inverse`, whole again, to the same bits."""
+        return gate
+
+
+def draw_by_share(key: Array, values: Float[np.ndarray, "O C"] | Array) -> Int[np.ndarray, " C"]:
+    """Options drawn in proportion to exp(values)."""
+    # By one uniform number per context: nothing to compile when there are more or fewer options.
+    values = np.asarray(values)
+    shares = np.exp(values - values.max(axis=0))
+    cumulative = np.cumsum(shares, axis=0)
+    drawn = np.asarray(jax.random.uniform(key, (shares.shape[1],))) * cumulative[-1]
+    return np.argmax(cumulative > drawn, axis=0)

@@ -1,0 +1,79 @@
+"""The marginal gate: p(o | s) of the density estimate itself."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hpsde.base.shapes import Array, Bool, Float
+from hpsde.steps import gaussian
+from hpsde.steps.gate import Gate, Optimism
+from hpsde.steps.gaussian import LinearGaussian
+from hpsde.steps.rollouts import Data
+from hpsde.steps.surface import Surface
+
+
+class MarginalGate(NamedTuple):
+    """p(o | s) of the density estimate: one weighted Gaussian over the context per option."""
+
+    log_share: Float[Array, " O"]
+    mean: Float[Array, "O S"]
+    covariance: Float[Array, "O S S"]
+
+    @property
+    def kind(self) -> str:
+        """The gate's name."""
+        return "marginal"
+
+    def values(
+        self,
+        options: LinearGaussian,
+        kept: Bool[Array, " O"],
+        features: Float[Array, "C F"],
+        contexts: Float[Array, "C S"],
+        optimism: Optimism | None = None,
+    ) -> Float[Array, "O C"]:
+        """log pi(o | s)."""
+        return marginal_log_probabilities(self, contexts)
+
+
+class Marginal(Gate, name="marginal"):
+    """Options are drawn by p(o | s) of the density estimate, and the likeliest is taken in use."""
+
+    trained = MarginalGate
+
+    def train(self, data: Data, weighted: np.ndarray, surface: Surface | None) -> MarginalGate:
+        """By weighted moments of the contexts."""
+        return fit_marginal(jnp.asarray(data.contexts), jnp.asarray(weighted))
+
+
+@jax.jit
+def marginal_log_probabilities(gate: MarginalGate, contexts: Float[Array, "C S"]) -> Float[Array, "O C"]:
+    """log p(o | s) of the mixture marginal."""
+    count, size = gate.mean.shape
+    constant = LinearGaussian(gate.mean, jnp.zeros((count, 0, size)), gate.covariance)
+    log_context = gaussian.log_density(constant, jnp.zeros((contexts.shape[0], 0)), contexts)
+    return jax.nn.log_softmax(gate.log_share[:, None] + log_context, axis=0)
+
+
+@jax.jit
+def fit_marginal(contexts: Float[Array, "N S"], targets: Float[Array, "O N"]) -> MarginalGate:
+    """Weighted Gaussian over the contexts of every option; one pseudo sample of unit spread keeps it proper."""
+    total = jnp.sum(targets)
+    share = jnp.sum(targets, axis=1) / jnp.maximum(total, 1e-300)
+    size = contexts.shape[1]
+
+    def one(weights: Array) -> tuple[Array, Array]:
+        mass = jnp.sum(weights)
+        weights = weights / jnp.maximum(mass, 1e-300)
+        mean = weights @ contexts
+        centred = contexts - mean[None, :]
+        effective = 1.0 / jnp.maximum(jnp.sum(weights**2), 1e-12)
+        spread = (centred.T * weights[None, :]) @ centred
+        return mean, (effective * spread + jnp.eye(size)) / (effective + 1.0)
+
+    mean, covariance = jax.vmap(one)(targets)
+    return MarginalGate(jnp.log(jnp.maximum(share, 1e-300)), mean, covariance)
