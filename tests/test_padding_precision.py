@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from hpsde.base.compilations import count_compilations
 from hpsde.base.padding import pad_rows, padded_size
-from hpsde.base.precision import double_precision, single
+from hpsde.base.precision import double_precision
 from patience import LONG
 
 # ---------------------------------------------------------------- padding
@@ -117,23 +116,3 @@ def test_other_threads_keep_their_setting():
     wait()
     thread.join()
     assert seen == [jnp.float32]
-
-
-def test_single_precision_is_rounded_and_compiles_nothing_on_a_cpu():
-    given = {
-        "numpy": np.full((3, 11), 0.1),
-        "jax": jnp.full((13, 3), 0.1),
-        "mask": np.array([True, False]),
-        "number": 0.1,
-    }
-    with count_compilations() as compiled:
-        found = single(given)
-    assert compiled.count == 0
-    assert found["mask"].dtype == bool
-    for name in ("numpy", "jax", "number"):
-        assert found[name].dtype == np.float32
-        assert np.all(np.asarray(found[name]) == np.float32(0.1))
-
-
-def test_single_precision_holds_inside_compiled_functions():
-    assert jax.jit(lambda x: single(x) + single(0.2))(jnp.array(0.1)).dtype == np.float32

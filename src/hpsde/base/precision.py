@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
-
-import numpy as np
+from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -26,18 +24,9 @@ def double_precision(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def single(tree: T) -> T:
-    """The numbers of a tree in single precision: enough to climb by, and twice as fast.
-
-    On a CPU they are numpy's: there is nothing to compile, and nothing is copied where they go.
-    """
+    """The numbers of a tree in single precision: enough to climb by, and twice as fast."""
     import jax
     import jax.numpy as jnp
 
-    on_cpu = jax.default_backend() == "cpu"
-
-    def one(leaf: Any) -> Any:
-        xp: Any = np if on_cpu and not isinstance(leaf, jax.core.Tracer) else jnp
-        array = xp.asarray(leaf)
-        return array if array.dtype == bool else array.astype(xp.float32)
-
-    return jax.tree.map(one, tree)
+    arrays = jax.tree.map(jnp.asarray, tree)
+    return jax.tree.map(lambda array: array if array.dtype == bool else array.astype(jnp.float32), arrays)
