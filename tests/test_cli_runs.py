@@ -69,7 +69,7 @@ def test_create_says_where_the_run_stands(tmp_path, capsys):
     status = answer(capsys, "create", tmp_path / "new", "--initial", "gaussian([0, 0], 1)", "--rollouts", "70")
     assert (status["name"], status["rollouts"], status["done"], status["open"]) == ("new", 70, 0, [])
     config = json.loads((tmp_path / "new/config.json").read_text())
-    assert (config["context_size"], config["parameter_size"], config["initial_rollouts"]) == (0, 2, 40)
+    assert (config["context_size"], config["parameter_size"], config["initial_rollouts"]) == (0, 2, 23)
     assert set(config["versions"]) >= {"hpsde", "jax", "numpy", "python"}
     code, out, err = call(capsys, "create", tmp_path / "new", "--initial", "uniform(0, 1)")
     assert (code, out) == (2, "")
