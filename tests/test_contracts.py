@@ -60,7 +60,7 @@ def test_rounds_are_asked_and_told(learned):
     # Besides the first, some may have gone where the model knows little.
     assert np.all(rollouts.option[:128] == INITIAL)
     for asked in (rollouts.option[128:160], rollouts.option[160:]):
-        assert np.sum(asked == INITIAL) <= Settings().scouts * len(asked) + 1
+        assert np.sum(asked == INITIAL) <= Settings().density.scouts * len(asked) + 1
     np.testing.assert_array_equal(rollouts.behaviour == 0, rollouts.option == INITIAL)
     info = learned.learner.info
     assert (info.rollouts, info.failed, info.updates) == (192, 0, 3)
@@ -116,7 +116,7 @@ def test_the_learner_goes_on_after_the_policy_was_looked_at(learned):
     assert np.all(np.isfinite(proposal.parameters))
     assert np.all(np.isfinite(proposal.log_density))
     assert np.all((proposal.option >= INITIAL) & (proposal.option < len(learned.policy.options)))
-    assert np.sum(proposal.option == INITIAL) <= Settings().scouts * len(proposal.option) + 1
+    assert np.sum(proposal.option == INITIAL) <= Settings().density.scouts * len(proposal.option) + 1
 
 
 @pytest.mark.parametrize("method", METHODS)
