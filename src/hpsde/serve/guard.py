@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import json
 import time
@@ -17,6 +18,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 BODY_SECONDS = 20.0
 """So long a client may take to send a body."""
+UNREAD, UNREAD_SECONDS = 4, 2.0
+"""Of a refused body so many times the largest one is read, and so long, before the connection ends."""
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _MOST_ADDRESSES = 10_000
 
@@ -50,6 +53,8 @@ class Guard:
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         refusal = self._refusal(scope, headers)
+        if refusal is not None:
+            await self._empty(receive)
         body = refusal or await self._body(receive)
         if isinstance(body, tuple):
             await _refuse(send, *body)
@@ -97,11 +102,24 @@ class Guard:
                     parts.append(message.get("body", b""))
                     size += len(parts[-1])
                     if size > self._limits.largest_body:
+                        if message.get("more_body", False):
+                            await self._empty(receive)
                         return 413, f"body: expected at most {self._limits.largest_body} bytes"
                     if not message.get("more_body", False):
                         return b"".join(parts)
         except TimeoutError:
             return 408, f"body: expected within {BODY_SECONDS:g} seconds"
+
+    async def _empty(self, receive: Receive) -> None:
+        """Read on for a while: who still writes does not read an answer, and loses it when the connection ends."""
+        left = UNREAD * self._limits.largest_body
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(UNREAD_SECONDS):
+                while left > 0:
+                    message = await receive()
+                    left -= len(message.get("body", b""))
+                    if not message.get("more_body", False):
+                        return
 
 
 class Buckets:
@@ -141,7 +159,7 @@ async def _refuse(send: Send, status: int, reason: str) -> None:
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(text)).encode())]
     headers += [(b"www-authenticate", b"Bearer")] if status == 401 else []
     headers += [(b"retry-after", b"1")] if status == 429 else []
-    # What is left of the body is not read: the connection ends with it.
+    # What may be left of the body is not read: the connection ends with it.
     headers += [(b"connection", b"close")] if status in (408, 413) else []
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": text})
