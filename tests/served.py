@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import urllib.error
@@ -44,10 +45,15 @@ class Server:
 def started(folder, *words, command="serve", **environment):
     """`hpsde serve FOLDER` on a free port; ended in the end as by Ctrl-C on a closed terminal."""
     port = [] if "--port" in words else ["--port", "0"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "hpsde", command, str(folder), *words, *port],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=QUIET | environment,
-    )  # fmt: skip
+    # Who runs the tests in the background may ignore Ctrl-C, and what is ignored is inherited.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "hpsde", command, str(folder), *words, *port],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=QUIET | environment,
+        )  # fmt: skip
+    finally:
+        signal.signal(signal.SIGINT, before)
     try:
         line = process.stdout.readline()
         found = re.search(r"http://\S+", line)
