@@ -79,8 +79,12 @@ def survey(data: Data, temperature: float, looks: dict[bytes, Seen]) -> Climbs |
 def owners(found: Latent, data: Data, climbs: Climbs) -> np.ndarray:
     """The slot of the option whose best rollout is the summit of each next rollout's hill [n]; -1: nobody's."""
     slots = found.responsibilities[:, climbs.summits].argmax(axis=0)
-    returns = np.where((found.responsibilities > 0.5) & data.mask, data.advantages, -np.inf)
-    return np.where(found.kept[slots] & (returns.argmax(axis=1)[slots] == climbs.summits), slots, -1)
+    return np.where(found.kept[slots] & (best_rollouts(found, data)[slots] == climbs.summits), slots, -1)
+
+
+def best_rollouts(found: Latent, data: Data) -> np.ndarray:
+    """The row of the best rollout of each option [O]."""
+    return np.where((found.responsibilities > 0.5) & data.mask, data.advantages, -np.inf).argmax(axis=1)
 
 
 def hold(found: Latent, data: Data, climbs: Climbs, before: np.ndarray | None, means: np.ndarray) -> Latent:
@@ -106,8 +110,8 @@ def hold(found: Latent, data: Data, climbs: Climbs, before: np.ndarray | None, m
             # A slot that nobody had comes before one that has just become free.
             slot = int(min(free, key=lambda o: (not (old[o] and near[o] < NEAR), bool(old[o]))))
             new[slot], taken[slot], kept[slot] = top, True, True
-    best = np.where((found.responsibilities > 0.5) & data.mask, data.advantages, -np.inf).argmax(axis=1)
-    near_top = np.linalg.norm(data.parameters[best][:, None] - data.parameters[climbs.rows], axis=2).min(axis=1) < NEAR
+    best, tops = data.parameters[best_rollouts(found, data)], data.parameters[climbs.rows]
+    near_top = np.linalg.norm(best[:, None] - tops, axis=2).min(axis=1) < NEAR
     kept &= taken | ~near_top
     if found.found is None:
         return nearest(data, kept, new)
