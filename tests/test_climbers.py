@@ -344,12 +344,10 @@ def test_what_no_climb_asks_for_goes_where_no_rollout_is_near():
             learner.policy  # noqa: B018 - it learns
         proposal = learner.ask(count=16)
         assert np.all(proposal.option == -1) == spread
-        unit = HIGHEST - LOWEST
-        told = learner.rollouts.parameters / unit
-        nearest = np.linalg.norm(proposal.parameters[:, None] / unit - told[None], axis=2).min(axis=1)
-        chance = np.random.default_rng(0).uniform(LOWEST, HIGHEST, (1000, 2)) / unit
-        usual = np.median(np.linalg.norm(chance[:, None] - told[None], axis=2).min(axis=1))
-        assert (np.sum(nearest > 1.5 * usual) >= 7) == spread
+        unit, told = HIGHEST - LOWEST, learner.rollouts
+        away = np.linalg.norm((proposal.parameters[:, None] - told.parameters[None]) / unit, axis=2).min(axis=1)
+        first = int(np.sum(told.behaviour == 0))
+        assert np.all(away >= 0.4 * first**-0.5 * 0.99) == spread
 
 
 def test_nothing_ends_while_hills_are_climbed(course):

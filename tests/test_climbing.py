@@ -15,6 +15,7 @@ from hpsde.steps.climbing import (
     JOINED,
     KNOWN,
     LENGTHS,
+    LIKELIER,
     LOW,
     NARROW,
     NEW,
@@ -63,7 +64,7 @@ def test_a_local_model_passes_through_its_rollouts(local):
 
 def test_heights_and_deviations_are_those_of_scikit_learn(local):
     model, u, y = local
-    other = same_kernel(model, u, y, model.length)
+    other = same_kernel(model, u, y, model.lengths)
     places = np.random.default_rng(1).uniform(-2.0, 2.0, (40, 2))
     mean, deviation = other.predict(places, return_std=True)
     assert_allclose(model.heights(places), y.mean() + y.std() * (model.mean + mean), rtol=1e-7)
@@ -82,19 +83,28 @@ def test_length_mean_and_signal_are_the_likeliest(local):
         other = GaussianProcessRegressor(kernel, alpha=JITTER * variance, optimizer=None).fit(u, z - mean)
         return other.log_marginal_likelihood_value_
 
-    best = likelihood(model.length, model.mean, model.variance)
+    best = likelihood(model.lengths, model.mean, model.variance)
     for mean, variance in ((0.05, 1.0), (-0.05, 1.0), (0.0, 1.05), (0.0, 0.95)):
-        assert likelihood(model.length, model.mean + mean, model.variance * variance) < best
-    # Of another length with a mean and a signal of its own.
-    for length in set(LENGTHS) - {model.length}:
-        assert likelihood(length, *likeliest(u, z, length)) < best
-    assert model.length in LENGTHS[1:-1]
+        assert likelihood(model.lengths, model.mean + mean, model.variance * variance) < best
+    # Of other lengths with a mean and a signal of their own: those of both numbers, or of one alone.
+    for length in LENGTHS:
+        assert likelihood(length, *likeliest(u, z, np.full(2, length))) < best
+    for factors in ((0.5, 1.0), (2.0, 1.0), (1.0, 0.5), (1.0, 2.0)):
+        lengths = model.lengths * factors
+        assert likelihood(lengths, *likeliest(u, z, lengths)) < best + LIKELIER
+    # The return changes twice as fast along the first number.
+    assert_allclose(model.lengths[1] / model.lengths[0], 2.0)
+
+
+def test_one_length_serves_both_numbers_unless_others_are_clearly_likelier():
+    u = np.random.default_rng(5).uniform(-1.0, 1.0, (18, 2))
+    assert len(set(Local(u, np.sin(u[:, 0]) * np.sin(u[:, 1])).lengths)) == 1
 
 
 def likeliest(u, z, length):
-    """The generalised least squares mean, and the mean square of what is left, for a kernel of this length."""
-    squares = np.sum((u[:, None] - u[None]) ** 2, axis=-1)
-    K_inverse = np.linalg.inv(np.exp(-0.5 * squares / length**2) + JITTER * np.eye(len(u)))
+    """The generalised least squares mean, and the mean square of what is left, for a kernel of these lengths [D]."""
+    squares = np.sum(((u[:, None] - u[None]) / length) ** 2, axis=-1)
+    K_inverse = np.linalg.inv(np.exp(-0.5 * squares) + JITTER * np.eye(len(u)))
     mean = K_inverse.sum(axis=0) @ z / K_inverse.sum()
     return mean, (z - mean) @ K_inverse @ (z - mean) / len(z)
 

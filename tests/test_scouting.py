@@ -17,7 +17,7 @@ from hpsde.learners.ask_tell import made_by
 from hpsde.steps import discovery, scouting, surface
 from hpsde.steps.landscape import Landscape, View
 from hpsde.steps.rollouts import INITIAL
-from hpsde.steps.scouting import Scouts, choose, farthest
+from hpsde.steps.scouting import Scouts, choose, likeliest
 
 LENGTH, SIGNAL, NOISE = 0.5, 1.0, 0.05
 HOLE, FIRST = 0.3, 64  # from where on no rollout has been, and how many there are at first
@@ -123,17 +123,37 @@ KNOWN = np.linspace(-1.5, 1.5, 61)
 GRID = np.linspace(0.0, 1.5, 16)  # where the score is typical, if at all
 
 
-def test_the_farthest_from_all_that_is_known_and_from_those_before():
-    """Against one by one, by hand."""
+HILL = np.array([1.0, 0.5])
+
+
+def hill(x):
+    return np.exp(-0.5 * np.sum((x - HILL) ** 2, axis=1) / 0.4**2)
+
+
+def test_the_likeliest_places_are_those_of_the_hill_that_rollouts_show_from_afar():
+    """And none is near a rollout, another place of this round, or what is under way."""
     rng = np.random.default_rng(2)
-    known, drawn = rng.normal(size=(40, 3)), rng.normal(size=(9, 16, 3))
-    chosen, taken = farthest(known, drawn), known
-    for pool, choice in zip(drawn, chosen, strict=True):
-        nearest = [min(np.linalg.norm(place - other) for other in taken) for place in pool]
+    x, drawn = rng.uniform(-2.0, 2.0, (60, 2)), rng.uniform(-2.0, 2.0, (400, 2))
+    x = x[np.linalg.norm(x - HILL, axis=1) > 0.5]
+    chosen = drawn[likeliest(x, hill(x), drawn, np.zeros((0, 2)), 0.8, 0.2, 5)]
+    assert_allclose(chosen[0], HILL, atol=0.3)
+    assert np.linalg.norm(chosen[:, None] - x, axis=2).min() >= 0.2
+    assert min(np.linalg.norm(chosen[i] - chosen[j]) for i in range(5) for j in range(i)) >= 0.2
+    taken = drawn[likeliest(x, hill(x), drawn, chosen[:1], 0.8, 0.2, 5)]
+    assert np.linalg.norm(taken - chosen[0], axis=1).min() >= 0.2
+    shifted = likeliest(x + 5.0, 3.0 * hill(x) - 7.0, drawn + 5.0, np.zeros((0, 2)), 3.0 * 0.8 - 7.0, 0.2, 5)
+    assert_allclose(drawn[shifted], chosen)
+
+
+def test_where_all_places_are_near_rollouts_the_farthest_is_taken():
+    rng = np.random.default_rng(3)
+    x, drawn = rng.normal(size=(40, 3)), rng.normal(size=(30, 3))
+    known = x
+    for choice in likeliest(x, hill(x[:, :2]), drawn, np.zeros((0, 3)), 0.5, 100.0, 4):
+        nearest = [min(np.linalg.norm(place - other) for other in known) for place in drawn]
         assert choice == np.argmax(nearest)
-        taken = np.concatenate([taken, pool[choice][None]])
-    assert len(farthest(known, drawn[:0])) == 0
-    assert_array_equal(farthest(known[::-1] + 5.0, drawn + 5.0), chosen)
+        known = np.concatenate([known, drawn[choice][None]])
+    assert len(likeliest(x, hill(x[:, :2]), drawn, np.zeros((0, 3)), 0.5, 100.0, 0)) == 0
 
 
 def test_where_all_that_is_drawn_is_known_to_be_bad_nothing_is_worth_a_scout():

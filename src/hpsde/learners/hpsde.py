@@ -18,7 +18,7 @@ from hpsde.learners.ask_tell import DENSITY, Info, Learner, Proposal
 from hpsde.policy.doubts import Doubt, Signs, find_doubts
 from hpsde.policy.hierarchical import HierarchicalPolicy
 from hpsde.settings import Settings
-from hpsde.steps import discovery, gaussian, latent, level, scouting, stopping
+from hpsde.steps import climbing, discovery, gaussian, latent, level, scouting, stopping
 from hpsde.steps.behaviours import History
 from hpsde.steps.climbing import Seen
 from hpsde.steps.features import FEATURE_NAMES, FeatureMap
@@ -79,19 +79,16 @@ class HPSDE(Learner):
 
     def _draw(self, key: Array, rows: np.ndarray, policy: HierarchicalPolicy) -> Proposal:
         key_option, key_noise, key_scouts = jax.random.split(key, 3)
-        scouts, unseen = self._scouts(key_scouts, rows, policy)
-        explorer = explorer_of(policy.gate, self.settings.gate)
-        values = policy.gate_scores(rows, explorer.optimism)
-        option = np.array(explorer.choose(key_option, policy.gate, values, self.info.temperature))
-        parameters = np.array(policy.sample_options(key_noise, rows, option))
-        parameters[scouts], option[scouts] = unseen, INITIAL
         climbs = self._climbs(len(rows))
-        parameters[: len(climbs.places)], option[: len(climbs.places)] = climbs.places, climbs.option
-        if self._state.measured and self.settings.density.scouts:
-            rising = np.cumsum(policy.kept)[self._state.climbing[self._state.climbing >= 0]] - 1
-            idle = (option != INITIAL) & ~np.isin(option, rising)
-            idle[: len(climbs.places)] = False
-            parameters[idle], option[idle] = self._spread(key_noise, rows[idle], parameters[~idle]), INITIAL
+        parameters, option = np.zeros((len(rows), self.parameter_size)), np.full(len(rows), INITIAL)
+        left = np.arange(len(rows)) >= len(climbs.places)
+        parameters[~left], option[~left] = climbs.places, climbs.option
+        if np.isfinite(self._state.least) and self.settings.density.scouts:
+            # One rollout tells all of a place: options need none beside those of their hills.
+            parameters[left] = self._unclimbed(key_noise, rows[left], climbs.places)
+        else:
+            drawn = self._drawn(key_option, key_noise, key_scouts, rows, policy)
+            parameters[left], option[left] = (each[left] for each in drawn)
         own, others = option != INITIAL, np.flatnonzero(option == INITIAL)
         log_density = np.zeros(len(rows))
         if own.any():
@@ -104,6 +101,18 @@ class HPSDE(Learner):
             known = self._initial.log_density(rows[others], parameters[others])
             log_density[others] = np.nan if known is None else known
         return Proposal(parameters, option, log_density)
+
+    def _drawn(
+        self, key_option: Array, key_noise: Array, key_scouts: Array, rows: np.ndarray, policy: HierarchicalPolicy
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Parameters [N, D] by the options that the gate draws, or by scouts, and these options [N]."""
+        scouts, unseen = self._scouts(key_scouts, rows, policy)
+        explorer = explorer_of(policy.gate, self.settings.gate)
+        values = policy.gate_scores(rows, explorer.optimism)
+        option = np.array(explorer.choose(key_option, policy.gate, values, self.info.temperature))
+        parameters = np.array(policy.sample_options(key_noise, rows, option))
+        parameters[scouts], option[scouts] = unseen, INITIAL
+        return parameters, option
 
     def _climbs(self, count: int) -> _Climbs:
         """At most `count` of the rollouts that climbs ask for, those of the highest hills, and none a second time."""
@@ -140,13 +149,22 @@ class HPSDE(Learner):
         some, unseen = self._unseen(key_pool, rows, others, policy)
         return np.concatenate([guessed, some]), np.concatenate([tried, unseen])
 
-    def _spread(self, key: Array, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """Parameters for the contexts [n, S], far from all rollouts and from the `others` [N, D] of this round."""
-        drawn = self._initial.sample(key, np.repeat(rows, scouting.POOL, axis=0))
-        known = np.concatenate([self.rollouts.parameters, self.pending, others])
-        unit = np.std(self.rollouts.parameters, axis=0)
-        chosen = scouting.farthest(known / unit, (drawn / unit).reshape(len(rows), scouting.POOL, self.parameter_size))
-        return drawn.reshape(len(rows), scouting.POOL, self.parameter_size)[np.arange(len(rows)), chosen]
+    def _unclimbed(self, key: Array, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Parameters for the contexts [n, S], apart from all rollouts and from the `others` [N, D] of this round, where
+        a hill is likeliest to be as high as a solution.
+        """
+        frame, state, usable = self._frame, self._state, ~self.rollouts.failed
+        if frame is None or not len(rows):
+            return np.zeros((0, self.parameter_size))
+        usable[np.flatnonzero(usable)[: len(state.distrusted)][state.distrusted]] = False
+        x, y = frame.units.parameters(self.rollouts.parameters[usable]), self.rollouts.returns[usable]
+        y = y - frame.units.level(self.rollouts.contexts[usable])
+        apart = scouting.APART * climbing.spacing_of(int(np.sum(self._first & usable)), x.shape[1])
+        share = max(scouting.DRAWN, -(-scouting.LEAST_DRAWN // len(rows)))
+        drawn = self._initial.sample(key, np.repeat(rows, share, axis=0))
+        under_way = frame.units.parameters(np.concatenate([self.pending, others]))
+        places = frame.units.parameters(drawn)
+        return drawn[scouting.likeliest(x, y, places, under_way, state.least, apart, len(rows))]
 
     def _scouts_gone(self) -> int:
         """How many rollouts of the initial policy there are beyond those that the first learning step waits for."""

@@ -28,7 +28,7 @@ class Climbs(NamedTuple):
     rows [H]: of the hills' highest rollouts; known [H]: whether valleys to the other hills are measured; widths [H]:
     how far from the highest rollouts the tops may be; close [H]: how near to them no more is lost than a rollout is
     worth. places [n, D]: parameters of the next rollouts; summits [n]: rows of the highest rollouts of their hills.
-    measured: hills are climbed, so that one rollout tells all of a place.
+    least: return that a solution must have; NaN: hills are not climbed yet.
     """
 
     rows: np.ndarray
@@ -37,7 +37,7 @@ class Climbs(NamedTuple):
     close: np.ndarray
     places: np.ndarray
     summits: np.ndarray
-    measured: bool
+    least: float
 
 
 def survey(data: Data, temperature: float, looks: dict[bytes, Seen]) -> Climbs | None:
@@ -58,7 +58,7 @@ def survey(data: Data, temperature: float, looks: dict[bytes, Seen]) -> Climbs |
         return None
     nothing = np.zeros(0, dtype=int)
     if len(again):
-        return Climbs(nothing, nothing > 0, np.zeros(0), np.zeros(0), x[again], usable[again], False)
+        return Climbs(nothing, nothing > 0, np.zeros(0), np.zeros(0), x[again], usable[again], np.nan)
     best = float(y.max())
     least = best - float(discovery.tolerance(np.array([best]), temperature, ground.typical)[0])
     hills = climbing.find_hills(ground, least, valleys.DEPTH * temperature, MOST)
@@ -72,7 +72,7 @@ def survey(data: Data, temperature: float, looks: dict[bytes, Seen]) -> Climbs |
         close=np.array([each.close for each in tops]),
         places=np.array([each.next for each in going]).reshape(-1, size),
         summits=usable[[each.row for each in going]],
-        measured=True,
+        least=least,
     )
 
 

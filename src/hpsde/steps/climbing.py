@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 from scipy.spatial import KDTree
+from scipy.special import ndtr
 from scipy.stats import qmc
 
 SIDE = 2.0 * np.sqrt(3.0)  # of a cube in which uniform numbers have a deviation of 1
@@ -28,12 +29,14 @@ REACH = 1.5  # of the distance to the rollout that makes the nearest ones a simp
 BESIDE = 0.75  # of the spacing: rollouts so near a hill's highest are beside it
 SAME = 0.3  # of the spacing: where the model leads so near another hill, it is that one
 LENGTHS = (0.35, 0.7, 1.4, 2.8, 5.6)  # of the kernel, in distances to the nearest rollouts that fix a quadratic
+LIKELIER = 2.5  # nats by which a length of its own for one number must be
 JITTER = 1e-12  # of the kernel's variance
 STARTS = 60  # places at which a model is looked at before it is climbed,
 WALKS, STRIDE = 8, 0.7  # steps of a walk on models at most, and how long each is, in spacings
 ENOUGH = 1e-8  # of the returns' range from typical to best: less is not worth a rollout
 CLOSE = 1e-4  # of it: where no more is lost, rollouts make sure of a top
 NEARLY = 1e-2  # of it: where no more is to gain, a hill is known
+CHECKED, ALONE = 60, 0.1  # rollouts that models are checked by, and how far from others each is, in spacings
 REPEATED = 1e-9  # of it, by which a repeated rollout may differ without being noise
 DOUBT = 2.0  # deviations of the model by which a hill may be higher
 MIDDLE, NARROW = (0.25, 0.75), 0.25  # part of the way between two tops, and how far from it, in lengths of it
@@ -89,32 +92,43 @@ class Hill(NamedTuple):
 
 
 class Local:
-    """A Gaussian process on u [n, D] and y [n], with the likeliest of LENGTHS, mean and signal."""
+    """A Gaussian process on u [n, D] and y [n], with the likeliest mean and signal, and nearly the likeliest lengths:
+    the likeliest of LENGTHS for all numbers, then for one number after the other shorter or longer ones.
+    """
 
     def __init__(self, u: np.ndarray, y: np.ndarray) -> None:
         self.u, self.middle, self.unit = u, float(y.mean()), float(y.std()) + 1e-300
         z = np.stack([(y - self.middle) / self.unit, np.ones(len(y))], axis=1)
-        squares = np.sum((u[:, None] - u[None]) ** 2, axis=-1)
-        self.likelihood = -np.inf
+        squares = (u[:, None] - u[None]) ** 2
+        self.likelihood, self.lengths = -np.inf, np.full(u.shape[1], LENGTHS[0])
+        self.mean, self.variance, self.alpha = 0.0, 0.0, np.zeros(len(y))
+        self.L: np.ndarray = np.eye(len(y))
         for length in LENGTHS:
-            try:
-                L = np.linalg.cholesky(np.exp(-0.5 * squares / length**2) + JITTER * np.eye(len(y)))
-            except np.linalg.LinAlgError:
-                continue
-            a, one = np.linalg.solve(L, z).T
-            mean = (one @ a) / (one @ one)
-            left = a - mean * one
-            variance = max(float(left @ left) / len(y), 1e-300)
-            likelihood = -0.5 * len(y) * np.log(variance) - np.log(np.diagonal(L)).sum()
-            if likelihood > self.likelihood:
-                self.likelihood, self.length, self.L, self.mean, self.variance = likelihood, length, L, mean, variance
-                self.alpha = np.linalg.solve(L.T, left)
-        if not np.isfinite(self.likelihood):  # all rollouts in one place
-            self.length, self.L, self.mean, self.variance = LENGTHS[0], np.eye(len(y)), 0.0, 0.0
-            self.alpha = np.zeros(len(y))
+            self._try(squares, z, np.full(u.shape[1], length))
+        alone = np.eye(u.shape[1]) > 0.0
+        for factors in np.concatenate([np.where(alone, 0.5, 1.0), np.where(alone, 2.0, 1.0)]) if len(alone) > 1 else ():
+            while self._try(squares, z, factors * self.lengths, LIKELIER):
+                pass
+
+    def _try(self, squares: np.ndarray, z: np.ndarray, lengths: np.ndarray, margin: float = 0.0) -> bool:
+        """Take these lengths [D] where they are likelier; whether they are."""
+        try:
+            L = np.linalg.cholesky(np.exp(-0.5 * squares @ lengths**-2.0) + JITTER * np.eye(len(z)))
+        except np.linalg.LinAlgError:  # rollouts in one place
+            return False
+        a, one = np.linalg.solve(L, z).T
+        mean = (one @ a) / (one @ one)
+        left = a - mean * one
+        variance = max(float(left @ left) / len(z), 1e-300)
+        likelihood = -0.5 * len(z) * np.log(variance) - np.log(np.diagonal(L)).sum()
+        if likelihood <= self.likelihood + margin:
+            return False
+        self.likelihood, self.lengths, self.L, self.mean, self.variance = likelihood, lengths, L, mean, variance
+        self.alpha = np.linalg.solve(L.T, left)
+        return True
 
     def _kernel(self, places: np.ndarray) -> np.ndarray:
-        return np.exp(-0.5 * np.sum((places[:, None] - self.u[None]) ** 2, axis=-1) / self.length**2)
+        return np.exp(-0.5 * (places[:, None] - self.u[None]) ** 2 @ self.lengths**-2.0)
 
     def heights(self, places: np.ndarray) -> np.ndarray:
         """The modelled return [M] at places [M, D]."""
@@ -128,12 +142,13 @@ class Local:
     def top(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
         """Where it is highest between low [D] and high [D]."""
         places = np.concatenate([np.zeros((1, len(low))), low + (high - low) * spread(len(low), STARTS)])
-        best = np.clip(places[np.argmax(self.heights(places))], low, high)
+        places = np.clip(places, low, high)
+        best = places[np.argmax(self.heights(places))]
 
         def fall(place: np.ndarray) -> tuple[float, np.ndarray]:
             away = self.u - place
-            share = np.exp(-0.5 * np.sum(away**2, axis=1) / self.length**2) * self.alpha
-            return -float(share.sum()), -(share @ away) / self.length**2
+            share = np.exp(-0.5 * away**2 @ self.lengths**-2.0) * self.alpha
+            return -float(share.sum()), -(share @ away) * self.lengths**-2.0
 
         options = {"maxiter": 30, "ftol": 1e-16, "gtol": 1e-13}
         return minimize(
@@ -175,12 +190,13 @@ def find_hills(ground: Ground, least: float, depth: float, wanted: int) -> list[
     A solution's return is at least `least`; a valley between two is deeper than `depth`.
     """
     tree = KDTree(ground.x)
+    doubt = DOUBT * misjudged(ground, tree)
     hills: list[Hill] = []
     going = 0
     for row in _summits(ground, tree):
         if going >= wanted:
             break
-        hill = _look(ground, tree, row, least, hills)
+        hill = _look(ground, tree, row, least, doubt, hills)
         if hill.state == KNOWN and ground.y[row] >= least:
             hill = _apart(ground, hill, hills, depth)
         hills.append(hill)
@@ -201,20 +217,59 @@ def _quadratic_size(size: int) -> int:
     return (size + 1) * (size + 2) // 2
 
 
+def _nearest(tree: KDTree, place: np.ndarray, skip: int = 0) -> tuple[np.ndarray, np.ndarray, float]:
+    """Distances and rows of the rollouts that a local model about a place is of, without the `skip` nearest, and its
+    unit of distance.
+    """
+    numbers = _quadratic_size(len(place))
+    distance, rows = (each[skip:] for each in tree.query(place, min(NEAREST * numbers + skip, tree.n)))
+    return distance, rows, max(float(distance[min(numbers, len(distance) - 1)]), 1e-12)
+
+
+def chances(x: np.ndarray, y: np.ndarray, places: np.ndarray, least: float) -> np.ndarray:
+    """How likely the return at places [M, D] is to be `least` or more [M], each by the model about it of the rollouts
+    x [N, D] with returns y [N].
+    """
+    tree, chance = KDTree(x), np.zeros(len(places))
+    for i, place in enumerate(places):
+        _, rows, unit = _nearest(tree, place)
+        height, deviation = _predicted(x[rows], y[rows], place, unit)
+        chance[i] = ndtr((height - least) / max(deviation, 1e-300))
+    return chance
+
+
+def misjudged(ground: Ground, tree: KDTree) -> float:
+    """How many standard deviations rollouts lie off what the models about them say that are of the others alone: the
+    root of the mean square over CHECKED of them, at least 1. Rollouts beside others would be too easy to tell.
+    """
+    z = [1.0]
+    for i in np.unique(np.linspace(0, len(ground.y) - 1, CHECKED).astype(int)):
+        distance, rows, unit = _nearest(tree, ground.x[i], skip=1)
+        if distance[0] >= ALONE * ground.spacing:
+            height, deviation = _predicted(ground.x[rows], ground.y[rows], ground.x[i], unit)
+            z.append((float(ground.y[i]) - height) / max(deviation, ENOUGH * ground.scale))
+    return max(float(np.sqrt(np.mean(np.square(z)))), 1.0)
+
+
+def _predicted(x: np.ndarray, y: np.ndarray, place: np.ndarray, unit: float) -> tuple[float, float]:
+    """The return at a place and its standard deviation by a local model of the rollouts x [n, D] with returns y [n]."""
+    model, here = Local((x - place) / unit, y), np.zeros(len(place))
+    return float(model.heights(here[None])[0]), model.deviation(here)
+
+
 def _see(ground: Ground, tree: KDTree, place: np.ndarray, reach: float | None) -> tuple[Seen, float, np.ndarray]:
     """What the model about a place [D] shows, how far it looks, and the distances of the nearest rollouts.
 
     It looks as far as `reach`, or where that is None about as far as the nearest rollouts are.
     """
-    size, numbers = len(place), _quadratic_size(len(place))
-    distance, rows = tree.query(place, min(NEAREST * numbers, len(ground.y)))
+    size = len(place)
+    distance, rows, unit = _nearest(tree, place)
     if reach is None:
         reach = min(REACH * max(float(distance[min(size + 1, len(distance) - 1)]), 1e-12), ground.spacing)
     key = b"".join(each.tobytes() for each in (place, np.float64(reach), ground.x[rows], ground.y[rows]))
     if key not in ground.looks:
         if len(ground.looks) >= REMEMBERED:
             ground.looks.clear()
-        unit = max(float(distance[min(numbers, len(distance) - 1)]), 1e-12)
         low, high = (each / unit for each in _box(ground, place, reach))
         model = Local((ground.x[rows] - place) / unit, ground.y[rows])
         at = model.top(low, high)
@@ -224,7 +279,7 @@ def _see(ground: Ground, tree: KDTree, place: np.ndarray, reach: float | None) -
             step=unit * at,
             height=float(model.heights(at[None])[0]),
             deviation=model.deviation(at),
-            length=unit * model.length,
+            length=unit * float(model.lengths.min()),
             signal=model.unit * float(np.sqrt(model.variance)),
             goes_on=bool(edge.any()),
         )
@@ -238,11 +293,14 @@ def _box(ground: Ground, place: np.ndarray, reach: float) -> tuple[np.ndarray, n
     )
 
 
-def _look(ground: Ground, tree: KDTree, row: int, least: float, higher: list[Hill]) -> Hill:
-    """What the rollouts beside a summit say."""
+def _look(ground: Ground, tree: KDTree, row: int, least: float, doubt: float, higher: list[Hill]) -> Hill:
+    """What the rollouts beside a summit say; where there are hardly any, a model is in doubt by `doubt` deviations."""
     place, size = ground.x[row], ground.x.shape[1]
     beside = tree.query_ball_point(place, BESIDE * ground.spacing)
     if len(beside) < size + 2:
+        seen, *_ = _see(ground, tree, place, STRIDE * ground.spacing)
+        if seen.height + doubt * seen.deviation < least:
+            return Hill(row, LOW)
         if _leads_to(ground, tree, place, higher):
             return Hill(row, JOINED)
         return Hill(row, NEW, _apart_from(ground, place, ground.x[beside], 0.5 * ground.spacing), ground.spacing)
@@ -250,11 +308,14 @@ def _look(ground: Ground, tree: KDTree, row: int, least: float, higher: list[Hil
     gain = max(seen.height - float(ground.y[row]), 0.0)
     way = seen.length * float(np.sqrt(2.0 / max(seen.signal, 1e-150)))  # on which as much is lost, squared, as 1
     width, close = (min(way * float(np.sqrt(each)), reach) for each in (gain, ENOUGH * ground.scale))
+    if np.sum(ground.y[beside] >= ground.y[row] - ENOUGH * ground.scale) > size + 1:
+        # So many rollouts as good as the highest: whatever the model promises, the last ones have gained nothing.
+        return Hill(row, KNOWN, None, 0.0, close)
     if gain <= ENOUGH * ground.scale:
         # By fewer rollouts close to a top a model may promise nothing by chance.
         near = min(way * float(np.sqrt(CLOSE * ground.scale)), BESIDE * ground.spacing)
         others = tree.query_ball_point(place, near)
-        sure = len(others) >= _quadratic_size(size)
+        sure = len(others) >= size + 2
         return Hill(row, KNOWN, None if sure else _apart_from(ground, place, ground.x[others], near), width, close)
     if not seen.goes_on and seen.height + DOUBT * seen.deviation < least:
         return Hill(row, LOW)

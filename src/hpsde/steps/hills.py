@@ -38,7 +38,7 @@ def climb(
         climbs = climbers.survey(data, return_temperature(data, importance, settings), looks)
     nothing = np.zeros(0, dtype=int)
     none, places = np.zeros(0), np.zeros((0, data.parameters.shape[1]))
-    return climbs or Climbs(nothing, nothing > 0, none, none, places, nothing, False)
+    return climbs or Climbs(nothing, nothing > 0, none, none, places, nothing, np.nan)
 
 
 def hold(found: Latent, data: Data, climbs: Climbs, state: State) -> Latent:

@@ -52,7 +52,7 @@ def remember(
         quiet=info.quiet,
         climbs=climbs.places,
         climbing=climbers.owners(found, data, climbs),
-        measured=climbs.measured,
+        least=climbs.least,
     )
 
 

@@ -8,7 +8,7 @@ scout, and none where hardly any variance is left between the first rollouts. On
 own rollouts bring nothing new: then scouts go wherever a solution may lie.
 
 Where hills are climbed (climbing.py), an option's own rollouts bring nothing new either: in their place scouts go where
-no rollout is near, whatever the model says of it.
+no rollout is near, and of these places to those that local models find likeliest to be as good as a solution.
 
 What the search takes for a solution, but does not know to be good (discovery.py), is a guess: a few scouts try it, as
 its component of the mixture would. Then it is known to be good, and an option is born, or it is gone.
@@ -25,11 +25,14 @@ from scipy.spatial import KDTree
 
 from hpsde import gp
 from hpsde.base.padding import pad_rows, padded_size
-from hpsde.steps import landscape
+from hpsde.steps import climbing, landscape
 from hpsde.steps.discovery import tolerance
 from hpsde.steps.landscape import Landscape
 
 UNSEEN = 0.05  # share of the variance between the first rollouts that must be left, or there are no scouts
+APART = 0.4  # of the distance between first rollouts, that scouts keep from all rollouts where hills are climbed
+DRAWN = 6  # places for each of these scouts, LEAST_DRAWN of them in all, from which they are chosen
+LEAST_DRAWN = 200
 POOL = 32  # draws from the initial policy that a scout chooses from
 DOUBT = 4.0  # posterior deviations by which the model may be wrong
 MOST = 50  # scouts in all: in many dimensions no number of them would see everything
@@ -57,15 +60,23 @@ def choose(surveyed: Landscape, process: gp.GP, contexts: np.ndarray, drawn: np.
     return Scouts(np.where(possible, highest, -np.inf).argmax(axis=1), possible.any(axis=1))
 
 
-def farthest(known: np.ndarray, drawn: np.ndarray) -> np.ndarray:
-    """Which of the parameters [n, P, D] that were drawn for each of n scouts is farthest [n] from all that are known
-    [N, D] and from those of the scouts before it.
+def likeliest(
+    x: np.ndarray, y: np.ndarray, drawn: np.ndarray, others: np.ndarray, least: float, apart: float, count: int
+) -> np.ndarray:
+    """Which of the places drawn [M, D] are likeliest to have a return of `least` or more [count], by local models of
+    the rollouts x [N, D] with returns y [N].
+
+    None is nearer than `apart` to a rollout, to the `others` [k, D] that are under way, and to one another; where too
+    few are so far, the place is taken that is farthest from all.
     """
-    tree, chosen = KDTree(known), np.zeros(len(drawn), dtype=int)
-    for i, pool in enumerate(drawn):
-        before = drawn[np.arange(i), chosen[:i]]
-        others = np.linalg.norm(pool[:, None] - before, axis=2).min(axis=1, initial=np.inf)
-        chosen[i] = np.argmax(np.minimum(tree.query(pool)[0], others))
+    distance, _ = KDTree(np.concatenate([x, others])).query(drawn)
+    chance, far = np.full(len(drawn), -np.inf), distance >= apart
+    chance[far] = climbing.chances(x, y, drawn[far], least)
+    chosen = np.zeros(count, dtype=int)
+    for i in range(count):
+        free = distance >= apart
+        chosen[i] = np.argmax(np.where(free, chance, -np.inf) if free.any() else distance)
+        distance = np.minimum(distance, np.linalg.norm(drawn - drawn[chosen[i]], axis=1))
     return chosen
 
 

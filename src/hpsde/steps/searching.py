@@ -31,9 +31,13 @@ def find_options(
         return latent.estimate_density(key, data, importance, state.mixture, settings)
     if landscape is None or shown is None:
         return latent.nothing_known(data, settings)
-    fresh = landscape is not state.landscape
-    if state.found is not None and not fresh and not is_due(data, state.found, state.searched):
-        return latent.as_found(data, state.found)
+    fresh, found = landscape is not state.landscape, state.found
+    if found is not None and np.isfinite(state.least):
+        # Hills are climbed: births and deaths are theirs, and what the landscape shows is asked for now and then.
+        fresh, nobody = False, np.zeros_like(found.born)
+        found = found._replace(born=nobody, died=nobody, absent=np.zeros_like(found.absent))
+    if found is not None and not fresh and not is_due(data, found, state.searched):
+        return latent.as_found(data, found)
     last = None
     if state.found is not None and state.options is not None and state.kept is not None:
         last = discovery.Last(state.options, state.kept, state.found.absent)

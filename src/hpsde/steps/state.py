@@ -33,4 +33,4 @@ class State(NamedTuple):
     quiet: int = 0  # rollouts since all options are narrow and none was born or died
     climbs: np.ndarray = np.zeros((0, 0))  # [n, D] rollouts that climbs ask for next (steps/climbing.py),
     climbing: np.ndarray = np.zeros(0, dtype=int)  # and the slot of the option whose hill it is [n]; -1: nobody's
-    measured: bool = False  # whether hills are climbed, so that one rollout tells all of a place
+    least: float = float("nan")  # return that a solution must have; NaN: hills are not climbed
