@@ -6,6 +6,7 @@ standard input does. What it was doing is then undone or on disk, as after any k
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -17,6 +18,9 @@ from typing import Any, TextIO
 from hpsde.errors import HpsdeError
 from hpsde.runs.files import json_ready
 from hpsde.runs.run import Run
+
+NICE = 5
+"""A learning step gives way to the server, where they share cores."""
 
 
 def answer(run: Run, request: dict[str, Any]) -> Any:
@@ -56,6 +60,8 @@ def _lines(source: TextIO, end: Callable[[int], Any]) -> Iterator[str]:
 
 def main(folder: str, trust: bool) -> None:
     """Answer until the input ends. What code of the user's prints goes to standard error."""
+    with contextlib.suppress(OSError):
+        os.nice(NICE)
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     with Run.open(folder, trust=trust) as run:
