@@ -169,8 +169,9 @@ function gpGate(data, O, D, S) {
     const L = Array.from({ length: P }, (_, i) => new Float64Array(i + 1));
     for (let i = 0; i < P; i++) {
       const row = covariances(points.subarray(i * E, (i + 1) * E)), own = L[i];
+      row[i] += data.jitter * data.signal;
       if (root.length) for (let j = 0; j < P; j++) row[j] *= root[i] * root[j];
-      row[i] += data.jitter * data.signal + (root.length ? 1 : data.noise);
+      row[i] += root.length ? 1 : data.noise;
       for (let j = 0; j <= i; j++) {
         const other = L[j];
         let v = row[j];
