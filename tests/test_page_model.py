@@ -16,7 +16,9 @@ CONTEXTS = 40
 @pytest.fixture(scope="module")
 def evaluated():
     """What the page says of every policy: its options in random contexts, and its choice along the first number."""
-    scripts = [(files("hpsde.serve") / "page" / f"{name}.js").read_text(encoding="utf-8") for name in ("state", "model")]
+    scripts = [
+        (files("hpsde.serve") / "page" / f"{name}.js").read_text(encoding="utf-8") for name in ("state", "model")
+    ]
     with browser() as running:
         page = running.new_page()
         page.add_script_tag(content="\n".join(scripts))
@@ -31,7 +33,8 @@ def evaluated():
 
 
 EVALUATE = """({data, contexts}) => { const model = makeModel(data); return {
-  at: contexts.map((s) => { const found = model.at(s); return { chosen: found.option, options: found.options.map((o) => ({
+  at: contexts.map((s) => { const found = model.at(s);
+    return { chosen: found.option, options: found.options.map((o) => ({
     parameters: Array.from(o.parameters), expected: o.expected_return, deviation: o.expected_deviation })) }; }),
   chosen: contexts[0].length ? contexts.map((s) => model.line(s, 0, [s[0]]).chosen[0]) : null }; }"""
 

@@ -33,6 +33,8 @@ CURVES = (
 """What is shown of learning steps, where they have it."""
 GRID_BYTES = 1_500_000
 """What the policy in a grid of contexts may take."""
+MOST_REASONS, SHORT_REASON = 1_000, 200
+"""Failed rollouts whose reason is shown, and letters of each."""
 CHUNK = 128
 """Contexts that are evaluated together."""
 
@@ -71,6 +73,7 @@ def run_data(run: Ledger, policy: HierarchicalPolicy | None, most: int | None = 
             "policy_options": [] if policy is None else option_entries(policy),
             "doubts": [] if policy is None else doubt_entries(policy.doubts),
             **_rollouts(rows, most),
+            "reasons": _reasons(run),
             "start": start_context(rows),
             "low": _ends(rows, policy)[0],
             "high": _ends(rows, policy)[1],
@@ -89,6 +92,13 @@ def _rollouts(rows: Rows, most: int | None) -> dict[str, Any]:
     columns |= {"contexts": (rows.contexts, "f4"), "parameters": (rows.parameters, "f4")}
     arrays = {name: packed(values[kept], kind) for name, (values, kind) in columns.items()}
     return {"rollouts": arrays, "shown": len(kept), "all": len(rows)}
+
+
+def _reasons(run: Ledger) -> dict[int, str]:
+    """Why rollouts failed, in short, by their numbers; the newest ones where these are many."""
+    query = "SELECT id, substr(reason, 1, ?) FROM rollouts WHERE status = 'failed' ORDER BY id DESC LIMIT ?"
+    with run.store.reading() as connection:
+        return {number: text or "" for number, text in connection.execute(query, [SHORT_REASON, MOST_REASONS])}
 
 
 def _best(rows: Rows) -> int:

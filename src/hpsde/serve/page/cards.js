@@ -35,7 +35,7 @@ const FACTS = ["expected here", "measured", "rules in", "parameters"];
 function whereOf(r, entry) {
   // Between what the contexts lie where an option rules.
   if (!r.S || r.S > 3) return "";
-  return `, ${entry.low.map((v, i) => `${r.S > 1 ? `${i + 1}: ` : ""}${digits(v, 3)} to ${digits(entry.high[i], 3)}`).join("; ")}`;
+  return `, within ${entry.low.map((v, i) => `${r.S > 1 ? `${i + 1}: ` : ""}${digits(v, 3)} to ${digits(entry.high[i], 3)}`).join("; ")}`;
 }
 
 function makeCard(number) {
@@ -43,8 +43,8 @@ function makeCard(number) {
   card.className = "card";
   card.dataset.number = number;
   card.innerHTML = `<header><h3><span class="swatch"></span>Option ${number}</h3><button type="button">pin</button></header>`
-    + `<canvas aria-label="Option ${number}"></canvas><dl>${FACTS.map((name) => `<dt>${name}</dt><dd></dd>`).join("")}</dl>`
-    + `<canvas class="strip" aria-label="Returns of the rollouts of option ${number}, the newest at the right"></canvas>`;
+    + `<canvas aria-label="Option ${number}"></canvas><dl>${FACTS.map((name) => `<dt>${name}</dt><dd></dd>`).join("")}`
+    + `<dt>returns</dt><dd><canvas class="strip" aria-label="Returns of the rollouts of option ${number}, the newest at the right"></canvas></dd></dl>`;
   card.querySelector("button").addEventListener("click", () => {
     state.pinned = state.pinned === number ? null : number;
     showCards();
@@ -77,8 +77,8 @@ function drawReturns(canvas, r, number, own) {
   // The returns of an option's own rollouts in their order, between the lowest and the highest of the run.
   if (canvas.drawn === own) return; // they do not depend on the context
   canvas.drawn = own;
-  const { pen, width, height } = surface(canvas), [low, high] = endsOf(r, "return");
   const done = own.filter((i) => r.rollouts.state[i] === 1).slice(-MOST_OWN), size = done.length > 200 ? 1.5 : 3;
+  const { pen, width, height } = surface(canvas), [low, high] = endsOf(r, "return");
   pen.strokeStyle = ink("--line");
   pen.strokeRect(0.5, 0.5, width - 1, height - 1);
   pen.fillStyle = colourOf(number);

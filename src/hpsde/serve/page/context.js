@@ -39,6 +39,7 @@ function showContext() {
     $("choice").append("Here the gate chooses ", strong(`option ${best.number}`), `: expected return `
       + `${within(best.expected_return, best.expected_deviation)}, parameters ${list(best.parameters)}.`);
   }
+  if (tabled !== entries()) showOptionsTable();
   showCards();
   showPicture();
   moveOnMap();

@@ -66,11 +66,18 @@ function bestOf(r, places, count) {
   return best;
 }
 
-function showTables() {
-  const r = run();
+let tabled = null; // the options that the table shows
+
+function showOptionsTable() {
+  tabled = entries();
   fill($("options-table"), ["option", "rules in", "expected", "±", "measured", "of rollouts", "parameters, mean where it rules"],
     entries().map((o) => [o.number, `${Math.round(100 * o.share)} %`, digits(o.expected_return, 6), digits(o.expected_deviation, 3),
       digits(o.measured_return, 6), o.measured_rollouts, list(o.parameters, 8)]));
+}
+
+function showTables() {
+  const r = run();
+  showOptionsTable();
   const done = bestOf(r, mapped.places, 12);
   const made = fill($("best-table"), ["rollout", "return", "option", "context", "parameters"], done.map((i) => [
     r.rollouts.id[i], digits(r.rollouts.returns[i], 9), r.rollouts.number[i] || "initial", list(contextOf(r, i), 4), list(parametersOf(r, i), 6)]));

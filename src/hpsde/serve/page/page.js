@@ -27,7 +27,7 @@ function showRun() {
 }
 
 function makeLegend(r) {
-  const numbers = [...new Set(r.rollouts.number)].sort((a, b) => a - b);
+  const numbers = [...new Set([...r.rollouts.number, ...r.policy_options.map((each) => each.number)])].sort((a, b) => a - b);
   $("legend").replaceChildren(...numbers.map((n) => {
     const label = document.createElement("label"), box = Object.assign(document.createElement("input"), { type: "checkbox", checked: !state.hidden.has(n) });
     box.dataset.number = n;

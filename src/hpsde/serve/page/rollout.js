@@ -8,13 +8,13 @@ function select(id) {
   box.innerHTML = "";
   box.append(strong(`Rollout ${id}`), ` ${describe(r, i).slice(1).join("; ")}`);
   if (source.live && r.writable && r.rollouts.state[i] !== 0) box.append(corrections(id));
-  if (source.live) server.call(`rollout?run=${state.at}&id=${id}`).then((found) => { if (found.reason) box.append(` Reason: ${found.reason}`); }, () => {});
+  if (source.live) server.call(`rollout?run=${state.at}&id=${id}`).then((found) => { if ((found.reason || "").length > (r.reasons[id] || "").length) box.append(` Why: ${found.reason}`); }, () => {});
   drawMap();
 }
 
 function describe(r, i) {
   const a = r.rollouts;
-  return [`rollout ${a.id[i]}`, a.state[i] === 1 ? `return ${digits(a.returns[i], 6)}${r.far(i) ? ", far from the others" : ""}` : STATES[a.state[i]],
+  return [`rollout ${a.id[i]}`, a.state[i] === 1 ? `return ${digits(a.returns[i], 6)}${r.far(i) ? ", far from the others" : ""}` : `${STATES[a.state[i]]}${r.reasons[a.id[i]] ? `: ${r.reasons[a.id[i]]}` : ""}`,
     a.number[i] ? `option ${a.number[i]}` : "initial policy", r.S ? `context ${list(contextOf(r, i), 6)}` : "no context", `parameters ${list(parametersOf(r, i), 8)}`];
 }
 
