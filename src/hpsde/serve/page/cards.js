@@ -13,14 +13,14 @@ function showCards() {
     card.classList.toggle("chosen", o === there.option);
     card.style.setProperty("--colour", colourOf(option.number));
     card.querySelector("button").setAttribute("aria-pressed", String(state.pinned === option.number));
-    const facts = {
-      "expected here": within(option.expected_return, option.expected_deviation),
-      "measured": option.measured_return === null ? "no rollouts of its own" : `${digits(option.measured_return)} (its newest ${option.measured_rollouts})`,
-      "rules in": `${Math.round(100 * (entry.share || 0))} % of contexts${entry.share ? whereOf(r, entry) : ""}`,
-      "parameters": list(option.parameters, 10),
-    };
+    const facts = [
+      within(option.expected_return, option.expected_deviation),
+      option.measured_return === null ? "no rollouts of its own" : `${digits(option.measured_return)} (its newest ${option.measured_rollouts})`,
+      !r.S ? `${entry.share ? "chosen" : "not chosen"}` : `${Math.round(100 * (entry.share || 0))} % of contexts${entry.share ? whereOf(r, entry) : ""}`,
+      list(option.parameters, 10),
+    ];
     const said = card.querySelectorAll("dd");
-    Object.values(facts).forEach((text, k) => { if (said[k].textContent !== text) said[k].textContent = text; });
+    facts.forEach((text, k) => { if (said[k].textContent !== text) said[k].textContent = text; });
     const canvas = card.querySelector("canvas");
     if (there.scene) drawScene(canvas, there, (each) => each === option, true);
     else if (r.D === 1 && r.S && state.line) drawCurve(canvas, r, option, o, own);
@@ -31,7 +31,7 @@ function showCards() {
 }
 
 const MOST_OWN = 1000; // rollouts that a card shows
-const FACTS = ["expected here", "measured", "rules in", "parameters"];
+const factNames = (r) => [r.S ? "expected here" : "expected", "measured", r.S ? "rules in" : "by the gate", "parameters"];
 function whereOf(r, entry) {
   // Between what the contexts lie where an option rules.
   if (!r.S || r.S > 3) return "";
@@ -43,7 +43,7 @@ function makeCard(number) {
   card.className = "card";
   card.dataset.number = number;
   card.innerHTML = `<header><h3><span class="swatch"></span>Option ${number}</h3><button type="button">pin</button></header>`
-    + `<canvas aria-label="Option ${number}"></canvas><dl>${FACTS.map((name) => `<dt>${name}</dt><dd></dd>`).join("")}`
+    + `<canvas aria-label="Option ${number}"></canvas><dl>${factNames(run()).map((name) => `<dt>${name}</dt><dd></dd>`).join("")}`
     + `<dt>returns</dt><dd><canvas class="strip" aria-label="Returns of the rollouts of option ${number}, the newest at the right"></canvas></dd></dl>`;
   card.querySelector("button").addEventListener("click", () => {
     state.pinned = state.pinned === number ? null : number;

@@ -30,7 +30,7 @@ function showContext() {
   state.context.forEach((v, i) => {
     const [range, number] = [$(`slider-${i}`), $(`number-${i}`)];
     if (range && document.activeElement !== range) range.value = v;
-    if (number && document.activeElement !== number) number.value = +v.toPrecision(6);
+    if (number && document.activeElement !== number) number.value = +v.toPrecision(5);
   });
   const there = state.there;
   if (there) {
@@ -49,6 +49,7 @@ const strong = (text) => Object.assign(document.createElement("strong"), { textC
 
 function makeSliders() {
   const r = run(), free = source.free(r), stepped = !source.live && !r.model;
+  $("cards-where").hidden = !r.S;
   $("context-section").hidden = !r.S || !r.policy_options.length;
   $("sliders").innerHTML = "";
   for (const i of free) {

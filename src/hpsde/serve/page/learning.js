@@ -79,8 +79,8 @@ function showTables() {
   const r = run();
   showOptionsTable();
   const done = bestOf(r, mapped.places, 12);
-  const made = fill($("best-table"), ["rollout", "return", "option", "context", "parameters"], done.map((i) => [
-    r.rollouts.id[i], digits(r.rollouts.returns[i], 9), r.rollouts.number[i] || "initial", list(contextOf(r, i), 4), list(parametersOf(r, i), 6)]));
+  const made = fill($("best-table"), ["rollout", "return", "option", ...(r.S ? ["context"] : []), "parameters"], done.map((i) => [
+    r.rollouts.id[i], digits(r.rollouts.returns[i], 9), r.rollouts.number[i] || "initial", ...(r.S ? [list(contextOf(r, i), 4)] : []), list(parametersOf(r, i), 6)]));
   made.forEach((row, k) => row.addEventListener("click", () => select(r.rollouts.id[done[k]])));
 }
 const contextOf = (r, i) => r.rollouts.contexts.subarray(i * r.S, (i + 1) * r.S);

@@ -199,6 +199,7 @@ function drawParallel() {
   const short = width / keys.length < 90;
   keys.forEach((each, k) => {
     line(pen, [[X(k), top], [X(k), bottom]]);
-    pen.fillText(short ? each.name.replace("parameter ", "p").replace("context ", "c").replace("context", "c") : each.name, X(k), 14);
+    pen.textAlign = k === 0 ? "left" : k === keys.length - 1 ? "right" : "center";
+    pen.fillText(short ? each.name.replace("parameter ", "p").replace("context ", "c").replace("context", "c") : each.name, k === 0 ? 2 : k === keys.length - 1 ? width - 2 : X(k), 14);
   });
 }
