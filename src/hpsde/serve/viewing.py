@@ -34,8 +34,9 @@ from hpsde.serve.service import add_errors
 from hpsde.serve.telling import check_known
 
 Result = TypeVar("Result")
-LINE_POINTS = 81
-"""Contexts along which options are drawn on the map."""
+LINE_POINTS, LIVE_POINTS = 81, 41
+"""Contexts along which options are drawn on the map: of one context number, and of several, where every move of another
+number draws them anew."""
 MOST_SEEN = 16
 """Policies that are kept in memory while the learning is replayed."""
 OWN_ALONE = (
@@ -123,23 +124,29 @@ class ViewedRun:
     def evaluate(self, context: Sequence[float], axis: int | None = None, step: int | None = None) -> dict[str, Any]:
         """The gate's choice in a context, every option there, its picture, and options along a context number."""
         seen, row = self.seen(step), self._row(context)
-        found = answers(seen.policy, row)[0]
+        found = json_ready(answers(seen.policy, row)[0])
         drawing = pictures(self.task, row, np.array([[option["parameters"] for option in found["options"]]]))
         if drawing is not None:
-            for option, line, points in zip(found["options"], drawing.lines, drawing.points, strict=True):
+            for option, line, points in zip(
+                found["options"], drawing.lines.tolist(), drawing.points.tolist(), strict=True
+            ):
                 option |= {"line": line, "points": points}
-        found["goal"] = None if drawing is None or drawing.goal is None else drawing.goal[0]
-        found["line"] = None if axis is None else self._line(seen.policy, row, axis)
-        found |= {"step": seen.step, "entries": None if seen.step is None else seen.entries}
-        return json_ready(found) | {"scene": seen.scene}
+        return found | {
+            "goal": None if drawing is None or drawing.goal is None else drawing.goal[0].tolist(),
+            "line": None if axis is None else self._line(seen.policy, row, axis),
+            "step": seen.step,
+            "entries": None if seen.step is None else seen.entries,
+            "scene": seen.scene,
+        }
 
     def _line(self, policy: HierarchicalPolicy, row: np.ndarray, axis: int) -> dict[str, Any]:
         """Every option's parameters along one context number, and which is chosen."""
         if axis >= policy.context_size:
             raise InputError(f"axis: expected less than {policy.context_size}, got {axis}")
         known = policy.known_contexts
-        contexts = np.repeat(row, LINE_POINTS, axis=0)
-        contexts[:, axis] = np.linspace(known[:, axis].min(), known[:, axis].max(), LINE_POINTS)
+        count = LINE_POINTS if policy.context_size == 1 else LIVE_POINTS
+        contexts = np.repeat(row, count, axis=0)
+        contexts[:, axis] = np.linspace(known[:, axis].min(), known[:, axis].max(), count)
         means = policy.option_means(contexts).transpose(1, 0, 2)
         return {"xs": contexts[:, axis].tolist(), "means": means.tolist(), "chosen": policy.choose(contexts).tolist()}
 

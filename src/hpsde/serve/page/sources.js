@@ -1,7 +1,7 @@
 // Where numbers come from: the policy in the page, or the server. Both answer with a context, every option in it, the one
 // that is chosen, its picture, options along a context number, and, for a learning step of the past, which one it is.
 
-const LINE_POINTS = 81;
+const LINE_POINTS = 81, LIVE_POINTS = 41; // along a context number: of one, and of several, where every move draws lines anew
 const report = {
   live: false,
   free(r) {
@@ -21,7 +21,8 @@ function modelled(of, context, axis, r) {
   const at = of.ready.at(context), entries = of.entries || r.policy_options;
   const options = at.options.map((option, o) => ({ number: entries[o].number, measured_return: entries[o].measured_return,
     measured_rollouts: entries[o].measured_rollouts, ...option }));
-  const xs = axis === null ? null : Array.from({ length: LINE_POINTS }, (_, i) => r.low[axis] + ((r.high[axis] - r.low[axis]) * i) / (LINE_POINTS - 1));
+  const count = r.S === 1 ? LINE_POINTS : LIVE_POINTS;
+  const xs = axis === null ? null : Array.from({ length: count }, (_, i) => r.low[axis] + ((r.high[axis] - r.low[axis]) * i) / (count - 1));
   return { context: Array.from(context), option: at.option, options, line: xs && of.ready.line(context, axis, xs) };
 }
 
