@@ -46,6 +46,7 @@ class Notes:
         self.problems: list[str] = []
         self.retries = self.again = 0
         self.starts: list[float] = []
+        self.server_seconds = 0.0  # of a core, without the process that asks and learns
 
 
 class Client:
@@ -141,16 +142,27 @@ async def drive(folder: Path, given: argparse.Namespace, notes: Notes) -> float:
         aim = given.rollouts * (kill + 1) / (given.kills + 1)
         while len(notes.told) < aim:
             await asyncio.sleep(0.005)
+        notes.server_seconds += seconds_of(server.pid)
         server.send_signal(signal.SIGKILL)
         server.wait()
         server = await loop.run_in_executor(None, start, folder, port, notes)
     await asyncio.gather(*working)
     seconds = time.perf_counter() - started
     await tell_orphans(clients[0], folder, notes)
+    notes.server_seconds += seconds_of(server.pid)
     server.send_signal(signal.SIGTERM)
     if server.wait(60) != 0:
         notes.problems.append(f"the server ended with {server.returncode}")
     return seconds
+
+
+def seconds_of(process: int) -> float:
+    """Seconds of a core that a process has used; 0 where /proc does not say."""
+    try:
+        used = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]
+    except OSError:
+        return 0.0
+    return sum(map(int, used)) / os.sysconf("SC_CLK_TCK")
 
 
 async def tell_orphans(client: Client, folder: Path, notes: Notes) -> None:
@@ -236,6 +248,8 @@ def main() -> int:
     first = {call: milliseconds(notes, call, True) for call in ("tell", "ask")}
     load = os.getloadavg()[1]
     result = {"settings": settings, "seconds": round(seconds, 1), "load_average": round(load, 1), **found}
+    calls = sum(map(len, notes.times.values()))
+    result["server_cpu_milliseconds_per_call"] = round(1e3 * notes.server_seconds / max(calls, 1), 2)
     result |= {"milliseconds_between_kills": times, "milliseconds_in_the_first_second_of_a_server": first}
     given.results.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     print(json.dumps(result, indent=2))

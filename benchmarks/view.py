@@ -1,11 +1,12 @@
 """How long the page of `hpsde view` takes to open, and to follow the context, in Chromium without a window.
 
-    python benchmarks/view.py                            # a run of 100,000 rollouts
-    python benchmarks/view.py --rollouts 10000 --results FILE
+    python benchmarks/view.py                            # a run of 100,000 rollouts, and one of the arm
+    python benchmarks/view.py --rollouts 10000 --arm 0 --results FILE
 
-The run is made up: rollouts of one context number and two parameters, of which the first 200 were learned from. Opening
-is from the navigation to the first drawing of all parts; a move of the context is from the change of its number to the
-redraw, the server's answer included.
+The large run is made up: rollouts of one context number and two parameters, of which the first 200 were learned from.
+That of the arm (reach) has learned once, from as many rollouts as --arm says. Opening is from the navigation to the
+first drawing of all parts; a move of the context is from the change of its numbers to the redraw of all options, their
+pictures and the map, the server's answer included.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 from playwright.sync_api import sync_playwright
 
@@ -30,7 +32,7 @@ import hpsde
 RESULTS = Path(__file__).parent / "results" / "view.json"
 MOVES = 60
 MOVE = """async (count) => { const took = []; for (let i = 0; i < count; i++) {
-  const next = state.context.slice(); next[0] = run().low[0] + (run().high[0] - run().low[0]) * i / count;
+  const next = run().low.map((v, k) => v + (run().high[k] - v) * ((i * (k + 1)) % count) / count);
   const from = performance.now(); await setContext(next); took.push(performance.now() - from); } return took; }"""
 DRAW = "() => { const from = performance.now(); drawMap(); return performance.now() - from; }"
 
@@ -46,6 +48,17 @@ def make_run(folder: Path, rollouts: int) -> None:
         run.ask([[1.0]])
         s, xi = generator.uniform(0.0, 2.0, (rollouts - 201, 1)), generator.uniform(-1.0, 1.0, (rollouts - 201, 2))
         run.add(s, xi, returns_of(s.T, xi.T))
+
+
+def make_arm(folder: Path, rollouts: int) -> None:
+    """A run of the arm that has learned once."""
+    sizes = {"initial_rollouts": rollouts, "rollouts": rollouts + 50, "batch": rollouts}
+    with hpsde.Run.create(folder, "reach", measure=False, **sizes) as run:
+        goals = run.task.contexts.sample(jax.random.key(0), rollouts + 1)
+        asked = run.ask(goals[:-1])
+        done = (np.array([getattr(each, name) for each in asked]) for name in ("context", "parameters"))
+        run.tell([each.id for each in asked], run.task.evaluate(*done))
+        run.ask(goals[-1:])
 
 
 def returns_of(context: np.ndarray, parameters: np.ndarray) -> np.ndarray:
@@ -71,11 +84,13 @@ def measure(folder: Path) -> dict[str, Any]:
                 opened.append(1e3 * (time.perf_counter() - started))
             drawn = [page.evaluate(DRAW) for _ in range(10)]
             moved = page.evaluate(MOVE, MOVES)
+            options = page.evaluate("run().policy_options.length")
             browser.close()
         finally:
             server.terminate()
     middle, slow = np.percentile(moved, [50, 95])
     return {
+        "options": options,
         "open_first_ms": round(opened[0]),
         "open_again_ms": round(min(opened[1:])),
         "draw_map_ms": round(float(np.median(drawn)), 1),
@@ -87,6 +102,7 @@ def main() -> None:
     """Make a run, look at it, write what it took."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rollouts", type=int, default=100_000)
+    parser.add_argument("--arm", type=int, default=600, help="rollouts of the run of the arm; 0: none")
     parser.add_argument("--results", type=Path, default=RESULTS)
     given = parser.parse_args()
     if shutil.which("chromium") is None:
@@ -94,8 +110,11 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as place:
         make_run(Path(place) / "run", given.rollouts)
-        found = measure(Path(place) / "run")
-    result = {"rollouts": given.rollouts, **found, "load_average": round(os.getloadavg()[0], 1)}
+        result = {"rollouts": given.rollouts, **measure(Path(place) / "run")}
+        if given.arm:
+            make_arm(Path(place) / "arm", given.arm)
+            result["reach"] = {"rollouts": given.arm, **measure(Path(place) / "arm")}
+    result["load_average"] = round(os.getloadavg()[0], 1)
     given.results.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     print(json.dumps(result, indent=2))
 

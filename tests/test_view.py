@@ -9,8 +9,11 @@ import pytest
 
 import hpsde
 import served
+from arm_policies import four_postures
 from browser import Tab, browser
 from hpsde.cli import main
+from hpsde.policy.file import policy_of_bytes
+from hpsde.runs.past import PastPolicies
 from test_report import learned_run, throw
 
 
@@ -126,6 +129,66 @@ def test_runs_stand_side_by_side(puddle, thrown):
         assert tab.wrong == []
 
 
+@pytest.fixture(scope="module")
+def arm(tmp_path_factory):
+    """A run of the arm with a few rollouts, and a policy of four postures that was made by hand."""
+    folder = tmp_path_factory.mktemp("view") / "arm"
+    with hpsde.Run.create(folder, "reach", seed=1) as run:
+        asked = run.ask(run.task.evaluation_contexts()[:30])
+        rows = [np.array([getattr(each, name) for each in asked]) for name in ("context", "parameters")]
+        run.tell([each.id for each in asked], run.task.evaluate(*rows))
+    four_postures().save(folder / "policy.npz")
+    return folder
+
+
+def test_the_goal_of_an_arm_is_dragged_in_space_and_every_posture_follows(arm):
+    with served.started(arm, "--no-browser", command="view") as server, browser() as running:
+        tab = Tab(running, server.address)
+        picture = tab.page.locator("#picture")
+        picture.scroll_into_view_if_needed()
+        middle = "setContext(run().low.map((v, i) => (v + run().high[i]) / 2))"
+        tab.after(lambda: tab.page.evaluate(middle))  # the goal does not leave the contexts that were seen
+        for yaw in (-2.2, 0.0):  # seen from two sides, so that all three numbers are dragged
+            tab.page.evaluate(f"state.yaw = {yaw}; showPicture()")
+            before, box = tab.there(), picture.bounding_box()
+            x, y = tab.page.evaluate("seen.to(state.there.goal)")
+            tab.after(lambda box=box, x=x, y=y: tab.drag(box["x"] + x, box["y"] + y, 12, -12))
+            tab.page.wait_for_timeout(500)
+            after = tab.there()
+            assert np.all(np.abs(np.array(after["goal"]) - after["context"]) < 1e-12)
+            assert np.sum(np.abs(np.array(after["goal"]) - before["goal"]) > 1e-3) >= 2
+            for old, new in zip(before["options"], after["options"], strict=True):
+                assert np.abs(np.array(old["line"]) - np.array(new["line"])).max() > 1e-3
+        assert len(after["options"]) == 4
+        turned = tab.page.evaluate("state.yaw")
+        tab.drag(box["x"] + 20, box["y"] + 20, 60, 0)
+        assert tab.page.evaluate("state.yaw") != turned
+        assert tab.there()["goal"] == after["goal"]  # the picture was turned, the goal stayed
+        assert tab.wrong == []
+
+
+def test_the_learning_is_replayed_with_the_options_as_they_were(puddle):
+    kept = PastPolicies(puddle / "past.policies")
+    assert len(kept.steps()) >= 2
+    with served.started(puddle, "--no-browser", command="view") as server, browser() as running:
+        tab = Tab(running, server.address)
+        page, newest = tab.page, tab.there()
+        tab.after(lambda: page.locator("#replay").fill("1"))
+        past, there = policy_of_bytes(kept.read(1), "it"), tab.there()
+        context = np.array([there["context"]])
+        assert [o["number"] for o in there["options"]] == past.option_numbers.tolist()
+        assert [o["parameters"] for o in there["options"]] == past.option_means(context)[:, 0].tolist()
+        assert [o["line"] for o in there["options"]] != [o["line"] for o in newest["options"]]
+        assert page.locator("#options-table tr").count() == 1 + len(past.options)
+        assert page.inner_text("#replay-text").startswith("as learning step 1 of 2 saw it: 80 rollouts")
+        other = next((o["number"] for o in there["options"] if o["number"] != there["chosen"]), there["chosen"])
+        page.click(f".card[data-number='{other}'] button")
+        assert f"ption {other}" in page.inner_text("#comparison")
+        tab.after(lambda: page.locator("#replay").fill("2"))
+        assert tab.there() == newest
+        assert tab.wrong == []
+
+
 @pytest.mark.parametrize("width", [1280, 400])
 def test_nothing_is_wider_than_the_page(puddle, width):
     with served.started(puddle, "--no-browser", command="view") as server, browser() as running:
@@ -153,3 +216,35 @@ def test_only_who_knows_the_token_sees_the_page(thrown):
         assert status_of(host + "/data?run=7", **known) == 422
         assert status_of(host + "/rollout?run=0&id=999999", **known) == 404
         assert status_of(host + "/data?run=0", Host="evil.example", **known) == 421
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/evaluate", b'{"run": 0, "context": [5.0]', 400),
+        ("/evaluate", b'{"run": 0, "context": [5.0, 6.0]}', 422),
+        ("/evaluate", b'{"run": 0, "context": ["5"]}', 422),
+        ("/evaluate", b'{"run": 0, "context": [5.0], "axis": 1}', 422),
+        ("/evaluate", b'{"run": 0, "context": [5.0], "step": 0}', 422),
+        ("/evaluate", b'{"run": -1, "context": [5.0]}', 422),
+        ("/evaluate", b"[" * 100_000, 400),
+        ("/evaluate", b" " * (2**20 + 1), 413),
+        ("/correct", b'{"run": 0, "id": 999999, "drop": true}', 404),
+        ("/correct", b'{"run": 0, "id": 1, "return": 1, "drop": true}', 422),
+        ("/nothing", b"{}", 404),
+    ],
+)
+def test_wrong_requests_are_refused_with_a_reason(looked_at, path, body, status):
+    host, _, token = looked_at.address.partition("/?token=")
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    request = urllib.request.Request(host + path, body, headers)
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=60)
+    assert refused.value.code == status
+    assert json.loads(refused.value.read())["error"]
+
+
+@pytest.fixture(scope="module")
+def looked_at(thrown):
+    with served.started(thrown, "--no-browser", command="view") as server:
+        yield server

@@ -56,14 +56,18 @@ def read_arrays(
     links: whether the path may be a link to the file. only: the names of those that are read.
     """
     with open(open_plain(path, links=links), "rb") as file:
-        try:
-            return _read(file, only)
-        except Exception as error:  # whatever a parser says of broken bytes, the file is at fault
-            raise FileFormatError(f"{path} is not {what}, or is damaged: {error}") from error
+        return read_stream(file, os.fstat(file.fileno()).st_size, f"{path} is not {what}", only)
 
 
-def _read(file: IO[bytes], only: Collection[str] | None) -> dict[str, np.ndarray]:
-    size = os.fstat(file.fileno()).st_size
+def read_stream(file: Any, size: int, refusal: str, only: Collection[str] | None = None) -> dict[str, np.ndarray]:
+    """The same of an open file of `size` bytes."""
+    try:
+        return _read(file, size, only)
+    except Exception as error:  # whatever a parser says of broken bytes, the file is at fault
+        raise FileFormatError(f"{refusal}, or is damaged: {error}") from error
+
+
+def _read(file: Any, size: int, only: Collection[str] | None) -> dict[str, np.ndarray]:
     with zipfile.ZipFile(file) as archive:
         members = archive.infolist()
         if sum(member.file_size for member in members) > size:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 
 from hpsde.base.checks import check_rows
+from hpsde.base.draws import normal_rows, uniform_rows
 from hpsde.base.precision import double_precision
 from hpsde.base.shapes import Array, Float
 from hpsde.errors import InputError
@@ -80,8 +80,8 @@ class Uniform:
     def sample(self, key: Array, n: int) -> Float[np.ndarray, "n size"]:
         """`n` independent draws."""
         low, high = self.bounds
-        share = jax.random.uniform(key, (_count(n), self.size), dtype=jnp.float64)
-        return np.minimum(low + (high - low) * np.asarray(share), high)
+        share = uniform_rows(key, _count(n), self.size)
+        return np.minimum(low + (high - low) * share, high)
 
     def log_prob(self, x: Any) -> Float[np.ndarray, " N"]:
         """Log density at each row of `x` [N, size]; minus infinity outside."""
@@ -133,7 +133,7 @@ class Gaussian:
     @double_precision
     def sample(self, key: Array, n: int) -> Float[np.ndarray, "n size"]:
         """`n` independent draws: mean + L e with covariance = L L^T, e ~ N(0, I)."""
-        noise = np.asarray(jax.random.normal(key, (_count(n), self.size), dtype=jnp.float64))
+        noise = normal_rows(key, _count(n), self.size)
         return np.asarray(self.mean) + noise @ np.linalg.cholesky(self.covariance).T
 
     def log_prob(self, x: Any) -> Float[np.ndarray, " N"]:
@@ -186,7 +186,7 @@ class Samples:
     def sample(self, key: Array, n: int) -> Float[np.ndarray, "n size"]:
         """`n` rows, drawn with replacement."""
         values = np.asarray(self.values)
-        share = np.asarray(jax.random.uniform(key, (_count(n),), dtype=jnp.float64))
+        share = uniform_rows(key, _count(n))
         return values[np.floor(share * len(values)).astype(int)]
 
     def log_prob(self, x: Any) -> Float[np.ndarray, " N"]:

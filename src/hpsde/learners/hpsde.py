@@ -11,6 +11,7 @@ import numpy as np
 
 from hpsde import gp
 from hpsde.algorithm import reestimate
+from hpsde.base.draws import permutation
 from hpsde.base.padding import pad_rows, padded_size
 from hpsde.base.precision import double_precision
 from hpsde.base.shapes import Array
@@ -139,7 +140,7 @@ class HPSDE(Learner):
         count = int(self.settings.density.scouts * len(rows) + float(jax.random.uniform(key_count)))
         if self._state.landscape is None or self._frame is None or count <= 0:
             return none
-        order = np.asarray(jax.random.permutation(key_rows, len(rows)))
+        order = permutation(key_rows, len(rows))
         guessed, tried = self._tries(key_guess, rows, order[:count], gone)
         done = self.info.width < scouting.NARROW
         others = order[len(guessed) : count if done else min(count, len(guessed) + scouting.MOST - gone)]

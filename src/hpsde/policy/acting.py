@@ -40,11 +40,11 @@ class SoftmaxInUse:
     """pi(o | s) proportional to exp(theta_o' [phi(s), 1])."""
 
     def __init__(self, fields: Mapping[str, np.ndarray], kept: np.ndarray):
-        self._theta, self._kept = fields["gate_theta"], kept
+        self.theta, self._kept = fields["gate_theta"], kept
 
     def scores(self, means: np.ndarray, features: np.ndarray, contexts: np.ndarray) -> np.ndarray:
         """log pi(o | s) of the kept options [O, C]."""
-        values = self._theta[:, :-1] @ features.T + self._theta[:, -1:]
+        values = self.theta[:, :-1] @ features.T + self.theta[:, -1:]
         return _log_softmax(values)[self._kept]
 
 
@@ -52,17 +52,17 @@ class MarginalInUse:
     """p(o | s) of one Gaussian over the contexts for each option."""
 
     def __init__(self, fields: Mapping[str, np.ndarray], kept: np.ndarray):
-        self._log_share, self._mean, self._kept = fields["gate_log_share"], fields["gate_mean"], kept
+        self.log_share, self.mean, self._kept = fields["gate_log_share"], fields["gate_mean"], kept
         factors = np.linalg.cholesky(fields["gate_covariance"])
-        self._whitening = np.linalg.inv(factors)
-        self._log_volume = np.sum(np.log(np.diagonal(factors, axis1=1, axis2=2)), axis=1)
+        self.whitening = np.linalg.inv(factors)
+        self.log_volume = np.sum(np.log(np.diagonal(factors, axis1=1, axis2=2)), axis=1)
 
     def scores(self, means: np.ndarray, features: np.ndarray, contexts: np.ndarray) -> np.ndarray:
         """log p(o | s) of the kept options [O, C]."""
-        white = (contexts[None] - self._mean[:, None]) @ np.swapaxes(self._whitening, 1, 2)
+        white = (contexts[None] - self.mean[:, None]) @ np.swapaxes(self.whitening, 1, 2)
         constant = 0.5 * contexts.shape[1] * np.log(2.0 * np.pi)
-        log_density = -0.5 * np.sum(white**2, axis=2) - self._log_volume[:, None] - constant
-        return _log_softmax(self._log_share[:, None] + log_density)[self._kept]
+        log_density = -0.5 * np.sum(white**2, axis=2) - self.log_volume[:, None] - constant
+        return _log_softmax(self.log_share[:, None] + log_density)[self._kept]
 
 
 class ProcessInUse:
@@ -72,7 +72,7 @@ class ProcessInUse:
         mask = fields["gate_mask"]
         self.lengths, self.mean = np.exp(fields["gate_log_lengths"]), float(fields["gate_mean"])
         self.signal_variance = float(np.exp(2.0 * fields["gate_log_signal"]))
-        self._noise_variance = float(np.exp(2.0 * fields["gate_log_noise"]))
+        self.noise_variance = float(np.exp(2.0 * fields["gate_log_noise"]))
         self.kernel: Kernel = KINDS["matern" if fields["gate_matern"] else "se"]
         self.centre, self.points = fields["gate_centre"], fields["gate_z"][mask] / self.lengths
         self._squares = np.sum(self.points**2, axis=1)
@@ -80,7 +80,7 @@ class ProcessInUse:
         self._success = fields["gate_scores"][mask] - self.beta if self._binary else None  # its probability
 
     @cached_property
-    def _root(self) -> np.ndarray | None:
+    def root(self) -> np.ndarray | None:
         """W^1/2 [P], p (1 - p) being the precision of success or failure; None where noise is the same everywhere."""
         p = self._success
         return None if p is None else np.sqrt(np.maximum(p * (1.0 - p), 1e-10))
@@ -89,10 +89,10 @@ class ProcessInUse:
     def whitening(self) -> np.ndarray:
         """W [P, P], lower triangular, with W' W = (K + noise)^-1; NaN where K has no factor."""
         K = self.signal_variance * correlation(self.kernel, self._distances(self.points), xp=np)
-        root, diagonal = self._root, np.einsum("ii->i", K)
+        root, diagonal = self.root, np.einsum("ii->i", K)
         diagonal += JITTER * self.signal_variance
         if root is None:
-            diagonal += self._noise_variance
+            diagonal += self.noise_variance
         else:
             K *= root[:, None] * root[None]
             diagonal += 1.0
@@ -135,8 +135,8 @@ class ProcessInUse:
 
     def largest_deviation(self, k: np.ndarray) -> np.ndarray:
         """A bound of `deviation_of` [Q] that costs next to nothing: as if only the point that tells most were known."""
-        own, root = self.signal_variance * (1.0 + JITTER), self._root
-        told = np.max(k, axis=1) ** 2 / (own + self._noise_variance) if root is None else 0.0
+        own, root = self.signal_variance * (1.0 + JITTER), self.root
+        told = np.max(k, axis=1) ** 2 / (own + self.noise_variance) if root is None else 0.0
         if root is not None:
             told = np.max(k**2 / (own + root**-2.0), axis=1)
         return np.sqrt(np.maximum(self.signal_variance - told, 0.0))
@@ -152,10 +152,10 @@ class GPInUse:
         self.warp = Warp(fields["gate_warp_returns"], fields["gate_warp_scores"])
         axes, mask = fields.get("gate_axes"), fields["gate_mask"]
         own = axes is None or np.array_equal(axes, np.eye(len(axes)))
-        self._axes = None if axes is None or own else axes
+        self.axes = None if axes is None or own else axes
         # Beside its points a process overshoots; log odds of success have no such limit.
         limited = not fields["gate_binary"] and mask.any()
-        self._best = float(np.max(fields["gate_scores"][mask])) if limited else np.inf
+        self.best = float(np.max(fields["gate_scores"][mask])) if limited else np.inf
         self._Sigma = Sigma
 
     def scores(self, means: np.ndarray, features: np.ndarray, contexts: np.ndarray) -> np.ndarray:
@@ -174,7 +174,7 @@ class GPInUse:
                 mean[o, part] = self.process.mean_of(k)
                 if deviations:
                     deviation[o, part] = np.sqrt(np.maximum(prior - self.process.known(k), 0.0))
-        return (np.minimum(mean, self._best) if self.cautious else mean), deviation
+        return (np.minimum(mean, self.best) if self.cautious else mean), deviation
 
     def choose(self, means: np.ndarray, contexts: np.ndarray) -> np.ndarray:
         """The option with the highest cautious score [C]: deviations are computed where bounds leave a doubt."""
@@ -186,7 +186,7 @@ class GPInUse:
     def _choose(self, means: np.ndarray, contexts: np.ndarray) -> np.ndarray:
         process, (O, C) = self.process, means.shape[:2]
         k = process.covariances(self._scaled(means, contexts).reshape(O * C, -1))
-        most = np.minimum(process.mean_of(k), self._best).reshape(O, C)
+        most = np.minimum(process.mean_of(k), self.best).reshape(O, C)
         least = most - process.largest_deviation(k).reshape(O, C)
         best = np.argmax(least, axis=0)
         # An option that is worse without its deviation than another with the largest is not chosen. NaN is no less.
@@ -208,7 +208,7 @@ class GPInUse:
         """Points A [xi, s] [..., C, E] in kernel lengths, of mean parameters [..., C, D] and contexts [C, S]."""
         repeated = np.broadcast_to(contexts, (*means.shape[:-1], contexts.shape[1]))
         z = np.concatenate([means, repeated], axis=-1)
-        return self.process.scaled(z if self._axes is None else z @ self._axes.T)
+        return self.process.scaled(z if self.axes is None else z @ self.axes.T)
 
     def _expectations(self, option: int, means: np.ndarray, contexts: np.ndarray) -> tuple[np.ndarray, float]:
         """The covariance with every point [C, P], and the prior variance: of the mean parameters' return where the gate
@@ -217,17 +217,17 @@ class GPInUse:
         at = self._scaled(means, contexts)
         if self.cautious:
             return self.process.covariances(at), self.process.signal_variance
-        e, U = self._spread[option]
+        e, U = self.spread[option]
         return _expected_kernel(self.process, at, e, U)
 
     @cached_property
-    def _spread(self) -> list[tuple[np.ndarray, np.ndarray]]:
+    def spread(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """Eigenvalues and vectors of every option's covariance, in kernel lengths, where it has one."""
         D, lengths = self._Sigma.shape[1], self.process.lengths
-        if self._axes is None:
+        if self.axes is None:
             covariances = self._Sigma / (lengths[:D, None] * lengths[None, :D])
         else:
-            A = self._axes[:, :D] / lengths[:, None]
+            A = self.axes[:, :D] / lengths[:, None]
             covariances = A[None] @ self._Sigma @ A.T[None]
         pairs = (np.linalg.eigh(each) for each in covariances)
         return [(np.maximum(e, 0.0), U) for e, U in pairs]

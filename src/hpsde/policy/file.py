@@ -8,6 +8,7 @@ Doubts are text, and stand in the header.
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from hpsde.base.archive import read_arrays, write_arrays
+from hpsde.base.archive import read_arrays, read_stream, write_arrays
 from hpsde.base.precision import double_precision
 from hpsde.errors import FileFormatError, InputError
 from hpsde.policy.doubt_entries import doubt_entries, doubts_from
@@ -48,7 +49,18 @@ def save_policy(policy: HierarchicalPolicy, path: str | Path) -> None:
 
 def load_policy(path: str | Path, *, features: Callable[[np.ndarray], np.ndarray] | None = None) -> HierarchicalPolicy:
     """Read a policy. One learned with features of your own needs that function again: `features=`."""
-    arrays = read_arrays(Path(path), links=True)
+    return _policy_of(path, read_arrays(Path(path), links=True), features)
+
+
+def policy_of_bytes(content: bytes, name: str) -> HierarchicalPolicy:
+    """The policy of a file's bytes; `name` is what messages call it."""
+    return _policy_of(name, read_stream(io.BytesIO(content), len(content), f"{name} is not a policy file"), None)
+
+
+def _policy_of(
+    path: str | Path, arrays: dict[str, np.ndarray], features: Callable[[np.ndarray], np.ndarray] | None
+) -> HierarchicalPolicy:
+    """The policy of what was read; `path` is for messages."""
     header = _header(path, arrays)
     if (header["features"] == "custom") != (features is not None):
         raise InputError(

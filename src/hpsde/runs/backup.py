@@ -13,7 +13,7 @@ from hpsde.policy.file import load_policy
 from hpsde.runs.age import check_age
 from hpsde.runs.faults import faults
 from hpsde.runs.files import write_json
-from hpsde.runs.folder import CONFIG, DATABASE, POLICY, STATE, prepare_folder
+from hpsde.runs.folder import CONFIG, DATABASE, PAST, POLICY, STATE, prepare_folder
 from hpsde.runs.ledger import Ledger
 
 
@@ -25,7 +25,7 @@ def backup(run: Ledger, to: Path) -> None:
     """
     prepare_folder(to, overwrite=False)
     try:
-        for name in (STATE, POLICY):
+        for name in (STATE, POLICY, PAST):
             if (run.folder / name).is_file():
                 _copy(run.folder / name, to / name)
         with replaced(to / DATABASE) as unfinished:

@@ -16,6 +16,8 @@ STATE = "learner.npz"
 """What the learner remembers, so that it need not learn everything again."""
 POLICY = "policy.npz"
 """The policy of the last learning step (`hpsde.load_policy`)."""
+PAST = "past.policies"
+"""Policies of past learning steps, thinned, to replay the learning."""
 ITERATIONS = "iterations.csv"
 """One line per learning step: rollouts, returns, options, ESS, seconds."""
 RESULT = "result.json"
@@ -25,7 +27,7 @@ LOG = "log.txt"
 LOCK = "lock"
 """Who is working on the run now."""
 
-FILES = (CONFIG, DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", STATE, POLICY, ITERATIONS, RESULT, LOG, LOCK)
+FILES = (CONFIG, DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", STATE, POLICY, PAST, ITERATIONS, RESULT, LOG, LOCK)
 
 
 def check_files(folder: Path) -> None:

@@ -19,6 +19,7 @@ from hpsde.errors import FileFormatError, RunLockedError, StorageError
 
 WAIT_SECONDS = 60.0
 PATIENCE_SECONDS = 1.0  # whoever only looks who holds the lock has it for a moment
+PAUSES = (0.001, 0.05)  # the first between two tries, and the longest
 
 
 class RunLock:
@@ -85,7 +86,7 @@ class RunLock:
             raise StorageError(f"{self.path} cannot be written: {error.strerror}") from error
 
     def _acquire(self, wait: float) -> int:
-        end = time.monotonic() + max(wait, PATIENCE_SECONDS)
+        end, (pause, longest) = time.monotonic() + max(wait, PATIENCE_SECONDS), PAUSES
         while True:
             descriptor = self._open()
             with suppress(BlockingIOError):
@@ -97,7 +98,8 @@ class RunLock:
             holder = self.holder()
             if holder.get("purpose") == "run" or time.monotonic() > end:
                 raise RunLockedError(self._refusal(holder))
-            time.sleep(0.05)
+            time.sleep(pause)
+            pause = min(2.0 * pause, longest)
 
     def _open(self) -> int:
         try:

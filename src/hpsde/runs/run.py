@@ -19,11 +19,12 @@ from hpsde.policy.hierarchical import HierarchicalPolicy
 from hpsde.runs.config import RunConfig
 from hpsde.runs.events import SET
 from hpsde.runs.files import json_ready, write_json
-from hpsde.runs.folder import CONFIG, DATABASE, ITERATIONS, POLICY, RESULT, STATE, prepare_folder
+from hpsde.runs.folder import CONFIG, DATABASE, ITERATIONS, PAST, POLICY, RESULT, STATE, prepare_folder
 from hpsde.runs.iterations import write_iterations
 from hpsde.runs.ledger import Ledger
 from hpsde.runs.lock import WAIT_SECONDS
 from hpsde.runs.making import learner_of, make_config, storable_settings
+from hpsde.runs.past import PastPolicies
 from hpsde.runs.plans import planned
 from hpsde.runs.replay import catch_up, load_learner, observe, state_origin, step_record
 from hpsde.runs.state import save_state
@@ -234,6 +235,8 @@ class Run(Ledger):
         if self._learner is None or not self._is_current(self._learner):
             self.config = planned(self.made_with, self.store.events())
             learner, stored, records = load_learner(self.store, self.made_with, self.task, self.folder / STATE)
+            if records:
+                PastPolicies(self.folder / PAST).forget(min(records))
             if stored < learner.info.updates:
                 self._save(learner)
             if records:
@@ -275,6 +278,7 @@ class Run(Ledger):
         """The policy first: where the state is up to date, the policy is."""
         try:
             learner.policy.save(self.folder / POLICY)
+            PastPolicies(self.folder / PAST).keep(learner.info.updates, (self.folder / POLICY).read_bytes())
             save_state(learner, self.folder / STATE, state_origin(self.store, self.config))
         except OSError as error:
             raise StorageError(f"{self.folder} cannot be written: {error}. No rollout is lost") from error

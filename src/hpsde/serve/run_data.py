@@ -33,6 +33,8 @@ CURVES = (
 """What is shown of learning steps, where they have it."""
 GRID_BYTES = 1_500_000
 """What the policy in a grid of contexts may take."""
+MOST_REASONS, SHORT_REASON = 1_000, 200
+"""Failed rollouts whose reason is shown, and letters of each."""
 CHUNK = 128
 """Contexts that are evaluated together."""
 
@@ -71,6 +73,7 @@ def run_data(run: Ledger, policy: HierarchicalPolicy | None, most: int | None = 
             "policy_options": [] if policy is None else option_entries(policy),
             "doubts": [] if policy is None else doubt_entries(policy.doubts),
             **_rollouts(rows, most),
+            "reasons": _reasons(run),
             "start": start_context(rows),
             "low": _ends(rows, policy)[0],
             "high": _ends(rows, policy)[1],
@@ -89,6 +92,13 @@ def _rollouts(rows: Rows, most: int | None) -> dict[str, Any]:
     columns |= {"contexts": (rows.contexts, "f4"), "parameters": (rows.parameters, "f4")}
     arrays = {name: packed(values[kept], kind) for name, (values, kind) in columns.items()}
     return {"rollouts": arrays, "shown": len(kept), "all": len(rows)}
+
+
+def _reasons(run: Ledger) -> dict[int, str]:
+    """Why rollouts failed, in short, by their numbers; the newest ones where these are many."""
+    query = "SELECT id, substr(reason, 1, ?) FROM rollouts WHERE status = 'failed' ORDER BY id DESC LIMIT ?"
+    with run.store.reading() as connection:
+        return {number: text or "" for number, text in connection.execute(query, [SHORT_REASON, MOST_REASONS])}
 
 
 def _best(rows: Rows) -> int:
@@ -154,25 +164,27 @@ def context_grid(low: np.ndarray, high: np.ndarray, start: np.ndarray, per_conte
     return axes, [np.linspace(low[axis], high[axis], count) for axis in axes]
 
 
-def grid_data(policy: HierarchicalPolicy, data: dict[str, Any], task: Any) -> dict[str, Any]:
-    """The policy in a grid of contexts, to the last bit as Python has it, and its pictures there."""
+def grid_data(policy: HierarchicalPolicy, data: dict[str, Any], task: Any, numbers: bool) -> dict[str, Any]:
+    """The policy's pictures in a grid of contexts; with `numbers` what it does there, too, as Python has it to the last
+    bit, for a page that cannot evaluate it.
+    """
     low, high, start = (np.asarray(data[name], dtype=float) for name in ("low", "high", "start"))
     count, size = len(policy.options), policy.parameter_size
     one = pictures(task, start[None], policy.option_means(start[None]).transpose(1, 0, 2))
     drawn = 0 if one is None else 4 * (one.lines[0].size + one.points[0].size)
-    axes, values = context_grid(low, high, start, count * (8 * (size + 2) + drawn))
+    axes, values = context_grid(low, high, start, count * (8 * (size + 2) * numbers + drawn))
+    found: dict[str, Any] = {"axes": axes, "values": [value.tolist() for value in values], "drawing": None}
+    if one is None and not numbers:
+        return found
     mesh = np.meshgrid(*values, indexing="ij") if axes else []
     contexts = np.repeat(start[None], max(mesh[0].size if mesh else 1, 1), axis=0)
     for axis, column in zip(axes, mesh, strict=True):
         contexts[:, axis] = column.ravel()
-    at = policy_at(policy, contexts)
-    drawing = pictures(task, contexts, at["means"])
-    found: dict[str, Any] = {
-        "axes": axes,
-        "values": [value.tolist() for value in values],
-        "chosen": packed(at["chosen"], "i4"),
-    }
-    found |= {name: packed(at[name], "f8") for name in ("means", "expected", "deviation")}
+    if numbers:
+        at = policy_at(policy, contexts)
+        found["chosen"] = packed(at["chosen"], "i4")
+        found |= {name: packed(at[name], "f8") for name in ("means", "expected", "deviation")}
+    drawing = pictures(task, contexts, policy.option_means(contexts).transpose(1, 0, 2))
     found["drawing"] = None if drawing is None else _drawing(drawing, scene_data(drawing))
     return found
 

@@ -4,35 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import json
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import numpy as np
 from fastapi import FastAPI, Query
-from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 from pydantic import Field
 
 from hpsde.errors import AskTellError, InputError
-from hpsde.plots.drawings import Drawing
-from hpsde.policy.answers import answers
+from hpsde.policy.answers import answers, option_entries
+from hpsde.policy.file import policy_of_bytes
 from hpsde.policy.hierarchical import HierarchicalPolicy
 from hpsde.runs.files import json_ready
+from hpsde.runs.folder import PAST
 from hpsde.runs.ledger import Ledger
+from hpsde.runs.past import PastPolicies
 from hpsde.serve.learner import LearnerProcess
 from hpsde.serve.messages import CorrectRequest, Message, Numbers
 from hpsde.serve.newest import NewestPolicy
 from hpsde.serve.report import page
-from hpsde.serve.run_data import drawn_task, pictures, policy_at, run_data, scene_data
+from hpsde.serve.run_data import drawn_task, pictures, run_data, scene_data
 from hpsde.serve.service import add_errors
 from hpsde.serve.telling import check_known
 
 Result = TypeVar("Result")
-LINE_POINTS = 81
-"""Contexts along which options are drawn on the map."""
+LINE_POINTS, LIVE_POINTS = 81, 41
+"""Contexts along which options are drawn on the map: of one context number, and of several, where every move of another
+number draws them anew."""
+MOST_SEEN = 16
+"""Policies that are kept in memory while the learning is replayed."""
 OWN_ALONE = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; img-src data:"
 )
@@ -41,16 +47,12 @@ Place = Annotated[int, Field(strict=True, ge=0)]
 
 
 class EvaluateRequest(Message):
-    """A context of a run."""
+    """A context of a run; the place of the context number to draw options along; and a learning step of the past."""
 
     run: Place
     context: Numbers
-
-
-class LineRequest(EvaluateRequest):
-    """The same, and the place of the context number to go along."""
-
-    axis: Place
+    axis: Place | None = None
+    step: Annotated[int, Field(strict=True, ge=1, le=2**31)] | None = None
 
 
 class CorrectionRequest(CorrectRequest):
@@ -59,54 +61,94 @@ class CorrectionRequest(CorrectRequest):
     run: Place
 
 
+class Seen(NamedTuple):
+    """A policy that is looked at: the learning step it is of, None for the newest, and what a page shows of it."""
+
+    step: int | None
+    policy: HierarchicalPolicy
+    entries: list[dict[str, Any]]
+    scene: dict[str, Any] | None
+
+
 class ViewedRun:
     """One run that is looked at. Its calls are made by one thread."""
 
     def __init__(self, folder: Path, trust: bool):
         self.ledger, self.newest = Ledger.open(folder), NewestPolicy(folder)
         self.task = drawn_task(self.ledger.config, trust)
-        self.learner = LearnerProcess(folder, trust)
-        self._scene: tuple[HierarchicalPolicy, dict[str, Any] | None] | None = None
+        self.past, self.learner = PastPolicies(folder / PAST), LearnerProcess(folder, trust)
+        self._seen: dict[int | None, Seen] = {}
+        self._text: tuple[tuple[str, bool], bytes] | None = None
 
     def mark(self) -> str:
         """Another text whenever something was asked, told, corrected or learned."""
         totals = self.ledger.store.totals()
         return f"{totals.rollouts}-{totals.done}-{totals.failed}-{totals.steps}-{totals.events}"
 
-    def data(self) -> dict[str, Any]:
-        """All that the page shows, but for the policy in a context."""
-        mark = self.mark()
+    def data(self) -> bytes:
+        """All that the page shows at first, as JSON; made once for every state of the run."""
         writable = os.access(self.ledger.folder, os.W_OK) and not self.ledger.lock.running
-        return run_data(self.ledger, self.newest.read()) | {"mark": mark, "writable": writable}
+        which = self.mark(), writable
+        if self._text is None or self._text[0] != which:
+            policy = self.newest.read()
+            self._seen.clear()  # a correction learns past steps anew
+            data = run_data(self.ledger, policy) | {"mark": which[0], "writable": writable}
+            data["past"] = [] if policy is None else self.past.steps()
+            data["first"] = None if policy is None else self.evaluate(data["start"], 0 if data["start"] else None)
+            self._text = which, json.dumps(data, allow_nan=False).encode()
+        return self._text[1]
 
-    def policy(self) -> HierarchicalPolicy:
-        """The newest policy."""
-        policy = self.newest.read()
-        if policy is None:
+    def seen(self, step: int | None) -> Seen:
+        """The newest policy, or the newest kept one that is not after a learning step."""
+        kept = None if step is None else max((each for each in self.past.steps() if each <= step), default=None)
+        policy = self.newest.read() if kept is None else None
+        if kept is None and policy is None:
             raise AskTellError("nothing has been learned yet")
-        return policy
+        known = self._seen.get(kept)
+        if known is None or (kept is None and known.policy is not policy):
+            known = self._look(kept, policy)
+            while len(self._seen) >= MOST_SEEN:
+                del self._seen[next(iter(self._seen))]
+            self._seen[kept] = known
+        return known
 
-    def evaluate(self, context: Sequence[float]) -> dict[str, Any]:
-        """The gate's choice in a context, every option there, and its picture."""
-        policy, row = self.policy(), self._row(context)
-        found = answers(policy, row)[0]
+    def _look(self, step: int | None, policy: HierarchicalPolicy | None) -> Seen:
+        """What the page shows of a policy, and between what its pictures lie over the contexts that are known."""
+        if policy is None:
+            policy = policy_of_bytes(self.past.read(step or 0) or b"", f"{self.past.path}, learning step {step}")
+        known = policy.known_contexts[:: max(len(policy.known_contexts) // 64, 1)]
+        contexts = known if policy.context_size else np.zeros((1, 0))
+        drawing = pictures(self.task, contexts, policy.option_means(contexts).transpose(1, 0, 2))
+        return Seen(step, policy, json_ready(option_entries(policy)), scene_data(drawing))
+
+    def evaluate(self, context: Sequence[float], axis: int | None = None, step: int | None = None) -> dict[str, Any]:
+        """The gate's choice in a context, every option there, its picture, and options along a context number."""
+        seen, row = self.seen(step), self._row(context)
+        found = json_ready(answers(seen.policy, row)[0])
         drawing = pictures(self.task, row, np.array([[option["parameters"] for option in found["options"]]]))
         if drawing is not None:
-            for option, line, points in zip(found["options"], drawing.lines, drawing.points, strict=True):
+            for option, line, points in zip(
+                found["options"], drawing.lines.tolist(), drawing.points.tolist(), strict=True
+            ):
                 option |= {"line": line, "points": points}
-        goal = None if drawing is None or drawing.goal is None else drawing.goal[0]
-        return json_ready(found | {"scene": self._scene_of(policy), "goal": goal})
+        return found | {
+            "goal": None if drawing is None or drawing.goal is None else drawing.goal[0].tolist(),
+            "line": None if axis is None else self._line(seen.policy, row, axis),
+            "step": seen.step,
+            "entries": None if seen.step is None else seen.entries,
+            "scene": seen.scene,
+        }
 
-    def line(self, context: Sequence[float], axis: int) -> dict[str, Any]:
+    def _line(self, policy: HierarchicalPolicy, row: np.ndarray, axis: int) -> dict[str, Any]:
         """Every option's parameters along one context number, and which is chosen."""
-        policy, row = self.policy(), self._row(context)
         if axis >= policy.context_size:
             raise InputError(f"axis: expected less than {policy.context_size}, got {axis}")
         known = policy.known_contexts
-        contexts = np.repeat(row, LINE_POINTS, axis=0)
-        contexts[:, axis] = np.linspace(known[:, axis].min(), known[:, axis].max(), LINE_POINTS)
-        at = policy_at(policy, contexts)
-        return json_ready({"xs": contexts[:, axis], "means": at["means"], "chosen": at["chosen"]})
+        count = LINE_POINTS if policy.context_size == 1 else LIVE_POINTS
+        contexts = np.repeat(row, count, axis=0)
+        contexts[:, axis] = np.linspace(known[:, axis].min(), known[:, axis].max(), count)
+        means = policy.option_means(contexts).transpose(1, 0, 2)
+        return {"xs": contexts[:, axis].tolist(), "means": means.tolist(), "chosen": policy.choose(contexts).tolist()}
 
     def rollout(self, number: int) -> dict[str, Any]:
         """What the page does not have of a rollout: why it failed."""
@@ -121,15 +163,6 @@ class ViewedRun:
             raise InputError(f"context: expected {size} numbers, got {len(context)}")
         return np.array([context], dtype=float).reshape(1, size)
 
-    def _scene_of(self, policy: HierarchicalPolicy) -> dict[str, Any] | None:
-        """What is the same in all pictures, and between what they lie over the contexts that are known."""
-        if self._scene is None or self._scene[0] is not policy:
-            known = policy.known_contexts[:: max(len(policy.known_contexts) // 64, 1)]
-            contexts = known if policy.context_size else np.zeros((1, 0))
-            drawing: Drawing | None = pictures(self.task, contexts, policy.option_means(contexts).transpose(1, 0, 2))
-            self._scene = policy, scene_data(drawing)
-        return self._scene[1]
-
 
 class Viewer:
     """Runs side by side, looked at by one thread after the other."""
@@ -143,6 +176,11 @@ class Viewer:
         if place >= len(self.runs):
             raise InputError(f"run: expected less than {len(self.runs)}, got {place}")
         return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: call(self.runs[place]))
+
+    def prepare(self) -> None:
+        """Begin to read the runs while the browser starts."""
+        for run in self.runs:
+            self._thread.submit(run.data)
 
     async def marks(self) -> list[str]:
         """Of all runs."""
@@ -162,18 +200,19 @@ def make_view(viewer: Viewer, token: str) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        viewer.prepare()
         yield
         await viewer.close()
 
     app = FastAPI(title="hpsde view", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
     add_errors(app)
-    _add_page(app, token)
+    _add_page(app, viewer, token)
     _add_calls(app, viewer)
     return app
 
 
-def _add_page(app: FastAPI, token: str) -> None:
-    text = page({"mode": "view"}, "hpsde")
+def _add_page(app: FastAPI, viewer: Viewer, token: str) -> None:
+    text = page({"mode": "view", "runs": len(viewer.runs)}, "hpsde")
 
     @app.get("/", response_class=HTMLResponse)
     async def index(shown: Annotated[str, Query(alias="token")] = "") -> HTMLResponse:
@@ -188,8 +227,8 @@ def _add_calls(app: FastAPI, viewer: Viewer) -> None:
         return JSONResponse({"runs": await viewer.marks()})
 
     @app.get("/data")
-    async def data(run: Annotated[int, Query(ge=0)]) -> JSONResponse:
-        return JSONResponse(await viewer.call(run, ViewedRun.data))
+    async def data(run: Annotated[int, Query(ge=0)]) -> Response:
+        return Response(await viewer.call(run, ViewedRun.data), media_type="application/json")
 
     @app.get("/rollout")
     async def rollout(run: Annotated[int, Query(ge=0)], id: Annotated[int, Query(ge=1, le=2**53)]) -> JSONResponse:
@@ -197,11 +236,8 @@ def _add_calls(app: FastAPI, viewer: Viewer) -> None:
 
     @app.post("/evaluate")
     async def evaluate(request: EvaluateRequest) -> JSONResponse:
-        return JSONResponse(await viewer.call(request.run, lambda each: each.evaluate(request.context)))
-
-    @app.post("/line")
-    async def line(request: LineRequest) -> JSONResponse:
-        return JSONResponse(await viewer.call(request.run, lambda each: each.line(request.context, request.axis)))
+        words = request.context, request.axis, request.step
+        return JSONResponse(await viewer.call(request.run, lambda each: each.evaluate(*words)))
 
     @app.post("/correct")
     async def correct(request: CorrectionRequest) -> JSONResponse:

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from hpsde.base.archive import Field
+from hpsde.base.draws import uniform_rows
 from hpsde.base.groups import Strategy
 from hpsde.base.shapes import Array, Bool, Float, Int
 from hpsde.steps.gaussian import LinearGaussian
@@ -104,5 +104,5 @@ def draw_by_share(key: Array, values: Float[np.ndarray, "O C"] | Array) -> Int[n
     values = np.asarray(values)
     shares = np.exp(values - values.max(axis=0))
     cumulative = np.cumsum(shares, axis=0)
-    drawn = np.asarray(jax.random.uniform(key, (shares.shape[1],))) * cumulative[-1]
+    drawn = uniform_rows(key, shares.shape[1]) * cumulative[-1]
     return np.argmax(cumulative > drawn, axis=0)

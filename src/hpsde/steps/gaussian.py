@@ -23,6 +23,7 @@ import scipy.special
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jax.scipy.special import log_ndtr
 
+from hpsde.base.draws import normal_rows, uniform_rows
 from hpsde.base.shapes import Array, Float
 
 RIDGES = (1e-2, 1e-3, 1e-4, 1e-5)
@@ -67,10 +68,10 @@ def draw(key: Array, options: LinearGaussian, features: np.ndarray, which: np.nd
     b, w, Sigma = (np.asarray(each) for each in options[:3])
     mean, C = b[which] + np.einsum("nf,nfd->nd", features, w[which]), np.linalg.cholesky(Sigma)[which]
     if options.low is None or options.high is None:
-        noise = np.asarray(jax.random.normal(key, (len(which), b.shape[1])))
+        noise = normal_rows(key, len(which), b.shape[1])
         return mean + np.einsum("nij,nj->ni", C, noise)
     low, high = np.asarray(options.low)[which], np.asarray(options.high)[which]
-    mean, share = np.clip(mean, low, high), np.asarray(jax.random.uniform(key, mean.shape))
+    mean, share = np.clip(mean, low, high), uniform_rows(key, *mean.shape)
     noise = np.zeros_like(mean)
     for j in range(mean.shape[1]):
         at = mean[:, j] + np.einsum("ni,ni->n", C[:, j, :j], noise[:, :j])

@@ -27,6 +27,7 @@ import scipy.special
 
 from hpsde.base.checks import check_rows
 from hpsde.base.distributions import Uniform
+from hpsde.base.draws import uniform_rows
 from hpsde.base.padding import pad_rows, padded_size
 from hpsde.base.precision import double_precision
 from hpsde.base.shapes import Array, Float
@@ -130,7 +131,7 @@ class TruncatedGaussian:
     def sample(self, key: Array, n: int) -> Float[np.ndarray, "n size"]:
         """`n` independent draws, by the inverse of the distribution function."""
         low, high = self.bounds
-        share = np.asarray(jax.random.uniform(key, (n, self.size), dtype=jnp.float64))
+        share = uniform_rows(key, n, self.size)
         below, mass = self._below_and_mass()
         drawn = scipy.special.ndtri(below + share * mass)
         return np.clip(self._centre() + self.deviation * drawn, low, high)
