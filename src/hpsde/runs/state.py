@@ -27,15 +27,16 @@ from hpsde.learners.ask_tell import Learner
 from hpsde.mixture import conditional as policy_mixture
 from hpsde.mixture import estimation as density
 from hpsde.policy.doubts import Doubt
-from hpsde.policy.fields import check_fields, fields_of
-from hpsde.policy.file import policy_arrays
+from hpsde.policy.fields import check_fields
+from hpsde.policy.file import policy_arrays, policy_fields
 from hpsde.policy.hierarchical import HierarchicalPolicy
 from hpsde.steps import behaviours, discovery, features, gates, gaussian, landscape, surface
 from hpsde.steps import initial as initial_policies
 from hpsde.steps import state as steps_state
+from hpsde.steps.options import known_options
 from hpsde.steps.rollouts import Units
 
-FORMAT, VERSION = "hpsde-learner", 15
+FORMAT, VERSION = "hpsde-learner", 16
 LARGEST_EMPTY = 1_000_000
 """The most rows or columns of an array without a number."""
 
@@ -89,7 +90,9 @@ def load_state(learner: Learner, path: Path, origin: str) -> None:
         if header["digest"] != _digest(arrays) or list(header["state"]) != list(learner.STATE):
             raise ValueError("its parts do not belong together")
         _check_empty(arrays)
-        classes = CLASSES | {kind.trained.__name__: kind.trained for kind in gates.known_gates().values()}
+        trained = [gate.trained for gate in gates.known_gates().values()]
+        trained += [options.trained for options in known_options().values() if options.trained is not None]
+        classes = CLASSES | {kind.__name__: kind for kind in trained}
         values = {name: build(part, arrays, classes) for name, part in header["state"].items()}
         for name, value in values.items():
             before = getattr(learner, name)
@@ -114,7 +117,7 @@ def _check_sizes(learner: Learner, values: Mapping[str, Any]) -> None:
     """A ValueError unless policy and history can be this learner's; the rest shows when it is used."""
     policy, history = values["_policy"], values.get("_history")
     if policy is not None:
-        check_fields(policy_arrays(policy), fields_of(policy.features.kind, policy.gate.kind))
+        check_fields(policy_arrays(policy), policy_fields(policy))
         sizes, wanted = (policy.context_size, policy.parameter_size), (learner.context_size, learner.parameter_size)
         if sizes != wanted:
             raise ValueError(f"its policy is of {sizes} contexts and parameters, not of {wanted}")
