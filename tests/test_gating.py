@@ -240,21 +240,13 @@ def known_process():
 def test_a_cautious_gate_takes_the_return_of_the_mean_parameters_less_its_deviation():
     gate, options = make_gp_gate(cautious=True), make_options()
     values, model = score(gate), known_process()
-    arrays = (jnp.asarray(part) for part in (KEPT, CONTEXTS, CONTEXTS))
-    expected = np.asarray(gating.expected_scores(gate, options, *arrays))
+    expected = np.asarray(gating.returns_in_use(gate, options, *map(jnp.asarray, (CONTEXTS, CONTEXTS)))[0])
     for o in np.flatnonzero(KEPT):
         parameters = np.asarray(options.b)[o] + CONTEXTS @ np.asarray(options.w)[o]
         mean, deviation = model.predict(np.hstack([parameters, CONTEXTS]), return_std=True)
         assert_allclose(expected[o], mean, atol=1e-6)
         assert_allclose(values[o], mean - deviation, atol=1e-5)
     assert_allclose(score(gate, Optimism(1.0)), score(make_gp_gate(), Optimism(1.0)), rtol=1e-12)
-
-
-def test_what_a_gate_expects_that_is_not_cautious_is_what_it_maximises():
-    gate = make_gp_gate()
-    arrays = (jnp.asarray(part) for part in (KEPT, CONTEXTS, CONTEXTS))
-    expected = np.asarray(gating.expected_scores(gate, make_options(), *arrays))
-    assert_allclose(expected[KEPT], score(gate)[KEPT], rtol=1e-12)
 
 
 def test_a_cautious_gate_leaves_what_is_not_known():
@@ -280,10 +272,10 @@ def test_no_more_is_expected_than_a_rollout_has_had():
     gate = GPGate(process, jnp.asarray(z[:, 0]), IDENTITY)
     arrays = (jnp.ones(2, dtype=bool), jnp.zeros((1, 0)), jnp.zeros((1, 0)))
     assert np.argmax(scores(gate, options, *arrays)) == 0
-    assert_allclose(gating.expected_scores(gate, options, *arrays)[:, 0], [mean[0], 1.0], rtol=1e-12)
+    assert_allclose(gating.returns_in_use(gate, options, *arrays[1:])[0][:, 0], [mean[0], 1.0], rtol=1e-12)
     # Log odds have no limit.
     odds = gate._replace(binary=True)
-    assert_allclose(gating.expected_scores(odds, options, *arrays)[:, 0], mean, rtol=1e-12)
+    assert_allclose(gating.returns_in_use(odds, options, *arrays[1:])[0][:, 0], mean, rtol=1e-12)
 
 
 def test_a_gate_less_its_inverse_is_whole_again_to_the_bit():

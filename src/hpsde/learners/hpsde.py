@@ -222,7 +222,7 @@ class HPSDE(Learner):
         estimate, self._state, step = reestimate(key, data, *given)
         if estimate.features is not None:
             self._frame = self._frame._replace(features=maps[estimate.features])
-        self.info = replace(self.info, **step._asdict())
+        self.info = replace(self.info, **vars(step))
         policy = HierarchicalPolicy(
             standard_options=estimate.options,
             kept=estimate.kept,

@@ -233,29 +233,3 @@ def returns_in_use(
     if gate.binary:
         return mean, deviation
     return jnp.minimum(mean, np.max(np.asarray(gate.scores)[np.asarray(gate.process.mask)])), deviation
-
-
-def expected_scores(
-    gate: GPGate,
-    options: LinearGaussian,
-    kept: Bool[Array, " O"],
-    features: Float[Array, "C F"],
-    contexts: Float[Array, "C S"],
-) -> Float[Array, "O C"]:
-    """What the gate expects of the options in use, in warped units: of their mean parameters where it is cautious."""
-    if gate.cautious:
-        return returns_in_use(gate, options, features, contexts)[0]
-    return gp_means(gate.process, options, kept, features, contexts, gate.axes)
-
-
-def expected_moments(
-    gate: GPGate,
-    options: LinearGaussian,
-    kept: Bool[Array, " O"],
-    features: Float[Array, "C F"],
-    contexts: Float[Array, "C S"],
-) -> tuple[Float[Array, "O C"], Float[Array, "O C"]]:
-    """As `expected_scores`, and the standard deviation of what is not known of it."""
-    if gate.cautious:
-        return returns_in_use(gate, options, features, contexts)
-    return gp_moments(gate.process, options, kept, features, contexts, gate.axes, of_return=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,8 +26,9 @@ GAINED = 0.9  # or at least so much of the way there from their median
 AGAINST = 0.005  # of the range: so near a bound is against it
 
 
-class StepInfo(NamedTuple):
-    """What a plot, a test or a doubt needs to know of one re-estimation.
+@dataclass(frozen=True)
+class StepInfo:
+    """What a plot, a test or a doubt needs to know of one learning step.
 
     explained: R^2 of the first rollouts, each predicted from all others. unexplored: share of the variance that is left
     between the first rollouts. maxima: solutions that the model shows. width: of the widest option, in kernel lengths.
@@ -35,12 +36,12 @@ class StepInfo(NamedTuple):
     options are narrow and none was born or died.
     """
 
-    ess: float
-    temperature: float
-    flattening: float
-    options_kept: int
-    lower_bound: float
-    warm: bool
+    options_kept: int = 0
+    ess: float = float("nan")
+    temperature: float = float("nan")
+    flattening: float = float("nan")
+    lower_bound: float = float("nan")
+    warm: bool = False
     born: tuple[int, ...] = ()
     died: tuple[int, ...] = ()
     explained: float = float("nan")
