@@ -79,7 +79,7 @@ class MarginalInUse:
 
 
 class ProcessInUse:
-    """A Gaussian process over points A z, asked for its mean and deviation; of regression, or of success or failure."""
+    """Mean and standard deviation of a Gaussian process over points A z: of regression, or of success or failure."""
 
     def __init__(self, fields: Mapping[str, np.ndarray]):
         mask = fields["gate_mask"]
@@ -147,7 +147,7 @@ class ProcessInUse:
         return np.sqrt(np.maximum(self.signal_variance - self.known(k), 0.0))
 
     def largest_deviation(self, k: np.ndarray) -> np.ndarray:
-        """A bound of `deviation_of` [Q] that costs next to nothing: as if only the point that tells most were known."""
+        """A cheap upper bound of `deviation_of` [Q]: the standard deviation given the most informative point alone."""
         own, root = self.signal_variance * (1.0 + JITTER), self._root
         told = np.max(k, axis=1) ** 2 / (own + self._noise_variance) if root is None else 0.0
         if root is not None:
@@ -179,7 +179,7 @@ class GPInUse:
     def moments(
         self, means: np.ndarray, contexts: np.ndarray, deviations: bool = True
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Mean score of each option [O, C] and the deviation of what is not known of it, or NaN in its place."""
+        """Mean score of each option [O, C] and its posterior standard deviation, or NaN where that is not asked for."""
         mean, deviation = np.empty(means.shape[:2]), np.full(means.shape[:2], np.nan)
         for part in self._parts(means):
             for o in range(len(means)):
@@ -190,7 +190,7 @@ class GPInUse:
         return (np.minimum(mean, self._best) if self.cautious else mean), deviation
 
     def choose(self, means: np.ndarray, contexts: np.ndarray) -> np.ndarray:
-        """The option with the highest cautious score [C]: deviations are computed where bounds leave a doubt."""
+        """The option with the highest cautious score [C]; deviations are computed only where bounds cannot decide."""
         if len(means) == 1:
             return np.zeros(means.shape[1], dtype=int)
         parts = [self._choose(means[:, part], contexts[part]) for part in self._parts(means)]

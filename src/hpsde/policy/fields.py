@@ -209,7 +209,7 @@ def _check_numbers(arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def _check_option_numbers(kept: np.ndarray) -> None:
-    """The kept options have different numbers from 1 on, or all 0 where nobody counted."""
+    """The kept options have different numbers from 1 on, or all 0 where options were not numbered."""
     if np.any(kept) and (np.any(kept < 1) or len(np.unique(kept)) < len(kept)):
         raise ValueError("the field option_numbers holds numbers that name no options")
 

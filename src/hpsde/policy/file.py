@@ -34,6 +34,12 @@ KEYS = ("format", "version", "features", "gate")
 
 def save_policy(policy: HierarchicalPolicy, path: str | Path) -> None:
     """Write the policy; the file appears whole or not at all."""
+    header, arrays = packed(policy)
+    write_arrays(Path(path), {"header": np.array(json.dumps(header)), **arrays})
+
+
+def packed(policy: HierarchicalPolicy) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The header and the fields of the policy's file, checked."""
     linear = policy.options_kind == LINEAR
     header = {
         "format": FORMAT,
@@ -44,32 +50,45 @@ def save_policy(policy: HierarchicalPolicy, path: str | Path) -> None:
     } | ({} if linear else {"options": policy.options_kind})
     arrays = policy_arrays(policy)
     check_fields(arrays, policy_fields(policy))
-    write_arrays(Path(path), {"header": np.array(json.dumps(header)), **arrays})
+    return header, arrays
 
 
 def load_policy(path: str | Path, *, features: Callable[[np.ndarray], np.ndarray] | None = None) -> HierarchicalPolicy:
     """Read a policy. One learned with features of your own needs that function again: `features=`."""
     arrays = read_arrays(Path(path), links=True)
-    header = _header(path, arrays)
+    try:
+        header = json.loads(str(arrays.pop("header")))
+    except (KeyError, ValueError, RecursionError) as error:
+        raise FileFormatError(f"{path} is not a policy file: it has no hpsde header") from error
+    policy = unpacked(path, header, arrays, features)
+    try:
+        policy.acting.prepare()
+    except MemoryError as error:
+        raise FileFormatError(f"{path} needs more memory than there is") from error
+    _check_custom_features(policy)
+    return policy
+
+
+def unpacked(
+    path: str | Path,
+    header: Any,
+    arrays: dict[str, np.ndarray],
+    features: Callable[[np.ndarray], np.ndarray] | None = None,
+) -> HierarchicalPolicy:
+    """The policy of a header and fields, checked; errors name the file."""
+    _check_header(path, header)
     if (header["features"] == "custom") != (features is not None):
         raise InputError(
             f"{path} was learned with features of your own: load_policy(path, features=function)"
             if features is None
             else f"{path} has {header['features']} features and takes no others: load_policy(path)"
         )
-    del arrays["header"]
     try:
         kinds = header["features"], header["gate"], header["version"], header.get("options", LINEAR)
         check_fields(arrays, fields_of(*kinds))
     except ValueError as error:
         raise FileFormatError(f"{path} is damaged: {error}") from error
-    try:
-        policy = _assemble(header, _unsaid(arrays) | arrays, features, _doubts(path, header))
-        policy.acting.prepare()
-    except MemoryError as error:
-        raise FileFormatError(f"{path} needs more memory than there is") from error
-    _check_custom_features(policy)
-    return policy
+    return _assemble(header, _unsaid(arrays) | arrays, features, _doubts(path, header))
 
 
 def policy_arrays(policy: HierarchicalPolicy) -> dict[str, np.ndarray]:
@@ -83,12 +102,11 @@ def policy_fields(policy: HierarchicalPolicy) -> dict[str, Field]:
     return fields_of(policy.features.kind, policy.gate_kind, options=policy.options_kind)
 
 
-def _header(path: str | Path, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+def _check_header(path: str | Path, header: Any) -> None:
     try:
-        header = json.loads(str(arrays["header"]))
         known = header["format"] == FORMAT
         version = header["version"]
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
+    except (KeyError, TypeError) as error:
         raise FileFormatError(f"{path} is not a policy file: it has no hpsde header") from error
     if not known:
         raise FileFormatError(f"{path} is not a policy file: its format is {header['format']!r}, not {FORMAT!r}")
@@ -98,7 +116,6 @@ def _header(path: str | Path, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     later = [name for name, since in (("doubts", 3), ("options", OTHER_OPTIONS)) if version >= since]
     if set(header) != {*KEYS, *later}:
         raise FileFormatError(f"{path} is damaged: its header has the keys {', '.join(header)}")
-    return header
 
 
 def _doubts(path: str | Path, header: dict[str, Any]) -> tuple[Doubt, ...]:

@@ -190,7 +190,7 @@ class HierarchicalPolicy:
         return 0.5 * (high - low)
 
     def _moments(self, gate: GPInUse, rows: np.ndarray, deviations: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and deviation of the options' scores [O, C]."""
+        """Mean and standard deviation of the options' scores [O, C]."""
         means = self.acting.options.means(self.features(rows))
         with np.errstate(all="ignore"):
             return gate.moments(means, self.units.contexts(rows), deviations)

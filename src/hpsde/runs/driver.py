@@ -48,7 +48,7 @@ def drive(
     rollouts: how many there are to be in all, where it is more than was said when the run was made.
     workers, cluster, timeout: where rollouts are evaluated, and how many seconds one may take; see `make_executor`.
     max_failures: so many failures one after the other stop the run.
-    retry_failed: evaluate again the failed rollouts that nothing was learned since.
+    retry_failed: retry failed rollouts, unless a learning step has happened since they failed.
 
     Ctrl-C lets the rollouts under way end, then raises KeyboardInterrupt; a second one does not wait for them.
     """

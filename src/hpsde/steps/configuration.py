@@ -1,4 +1,4 @@
-"""What each step reads of the settings: groups, which stand beside their steps. `hpsde.Settings` has them all."""
+"""The groups of settings that each step reads; each group stands beside its step, and `hpsde.Settings` has all."""
 
 from __future__ import annotations
 

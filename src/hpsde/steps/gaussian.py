@@ -112,7 +112,7 @@ def draw(key: Array, options: LinearGaussian, features: np.ndarray, which: np.nd
 
 
 def _draw_between(a: np.ndarray, b: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """A standard Gaussian between a and b, below which there is that share of it; however far out they lie."""
+    """The quantile at `share` of a standard Gaussian truncated to [a, b]; exact also far out in the tails."""
     turned = a > 0.0
     a, b = np.where(turned, -b, a), np.where(turned, -a, b)
     share = np.where(turned, 1.0 - share, share)

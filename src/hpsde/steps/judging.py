@@ -103,10 +103,10 @@ def judged(data: Data) -> np.ndarray:
 
 
 def best_of_first(data: Data, seen: Data) -> float:
-    """A return that a policy which has gained anything exceeds in the mean over the `judged` contexts: nearly the
-    modelled one that a tenth of the first rollouts exceed, after what the context alone adds.
+    """The mean return over the `judged` contexts that a policy must exceed to count as improved.
 
-    It is somewhat less: no policy exceeds a success that many first rollouts have.
+    It lies GAINED of the way from the median of the first rollouts to the BEST quantile of their modelled returns, not
+    at the quantile itself: where many first rollouts succeed, no policy exceeds it. The level of each context is added.
     """
     first = data.mask & data.initial
     if not first.any():

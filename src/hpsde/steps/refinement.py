@@ -319,7 +319,7 @@ def _median(values: np.ndarray, weights: np.ndarray) -> float:
 def _information(
     coefficients: np.ndarray, covariance: np.ndarray, Q: np.ndarray, size: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What is known of the optimum phi~' d: the precision J of d [F + 1, D] as a vector, J d, and W / noise."""
+    """Information on the optimum phi~' d: the precision J of d [F + 1, D] as a vector, J d, and W / noise."""
     count = len(Q)
     linear, quadratic = slice(count, count * (1 + size)), slice(count * (1 + size), None)
     i, j = np.triu_indices(size)

@@ -88,11 +88,11 @@ def widen_options(
 def explored(
     data: Data, seen: Data, responsibilities: np.ndarray, landscape: Landscape, surface: Surface
 ) -> np.ndarray:
-    """Covariance [O, D, D] that an option explores with at least: over a way on which the return changes by a share of
-    its noise, up to WIDEST kernel lengths.
+    """The least covariance [O, D, D] of an option's exploration: so wide that the return changes by a share of its
+    noise, at most WIDEST kernel lengths.
 
-    Over a much shorter way nothing is learned. What the process takes for noise may be a rough return: noise is no more
-    than what an option's newest rollouts differ from the model by.
+    Narrower exploration learns nothing. As the process may take a rough return for noise, the noise is limited to the
+    residuals of the option's newest rollouts.
     """
     hyperparameters = surface.process.hyperparameters
     noise = 0.0 if surface.binary else float(jnp.exp(hyperparameters.log_noise - hyperparameters.log_signal))
