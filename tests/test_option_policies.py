@@ -13,6 +13,7 @@ import small
 from hpsde import InputError
 from hpsde.steps import gaussian, refinement
 from hpsde.steps.gaussian import LinearGaussian
+from hpsde.steps.option_policies import check_added
 
 
 class Folds(NamedTuple):
@@ -178,14 +179,21 @@ class NeverZero(Folds):
     ("trained", "message"),
     [
         (OfJax, "options 'folded': mean.* must give an array of 64-bit numbers where xp is numpy; got ArrayImpl"),
-        (OneRow, r"must give shape \[2, 1\] for features \[2, 1\]; got \[1, 1\]"),
+        (OneRow, r"must give shape \[2, 2\] for features \[2, 1\]; got \[1, 2\]"),
         (NeverZero, "must give 0 where all its numbers are 0"),
     ],
 )
-def test_a_mean_that_breaks_the_protocol_is_said(known, trained, message):
+def test_a_mean_that_breaks_the_protocol_is_said(trained, message):
+    options = two_options()
+    check_added(options, PHI)
+    with pytest.raises(InputError, match=message):
+        check_added(options._replace(h=trained(*options.h)), PHI)
+
+
+def test_a_learner_checks_it(known):
     class Bad(Folded, listed=False, name="folded"):
         def fit(self, features, parameters, weights):
-            return trained(*super().fit(features, parameters, weights))
+            return NeverZero(*super().fit(features, parameters, weights))
 
-    with pytest.raises(InputError, match=message):
-        small.run(small.make(options=Bad(), features="linear"))
+    with pytest.raises(InputError, match="must give 0 where all its numbers are 0"):
+        small.run(small.make(options=Bad(), features="linear", density="vb", gate="softmax"))
