@@ -132,7 +132,7 @@ def test_on_a_bound_the_whole_mean_is():
     option = LinearGaussian(jnp.full((1, 1), 0.95), jnp.zeros((1, 1, 1)), jnp.full((1, 1, 1), 0.05**2))
     option = gaussian.cut(option._replace(h=Folds(jnp.asarray(A))), (np.array([-1.0]), np.array([high])))
     xi = np.clip(np.asarray(gaussian.means(option, jnp.asarray(s)))[0] + 0.05 * rng.normal(size=(80, 1)), -1.0, high)
-    h = np.asarray(gaussian.added(option, jnp.asarray(s)))[0]
+    h = gaussian.added(option, s)[0]
     one, own = LinearGaussian(*(np.asarray(part)[0] for part in option[:3])), np.ones(80, dtype=bool)
     found = refinement.to_bounds(one, np.array([-1.0]), np.array([high]), s, xi - h, 3.0 * (xi - h)[:, 0], own, s, h, h)
     there = gaussian.means(option._replace(b=found.b[None], w=found.w[None]), jnp.asarray(s))

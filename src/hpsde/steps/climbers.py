@@ -133,7 +133,7 @@ def on_tops(policies: LinearGaussian, data: Data, found: Latent, climbs: Climbs)
     """
     b, w, Sigma = (np.array(each) for each in policies[:3])
     placed = np.zeros(len(b), dtype=bool)
-    h = np.asarray(gaussian.added(policies, jnp.asarray(data.features[:1])))[:, 0]  # there is one context
+    h = gaussian.added(policies, data.features[:1])[:, 0]  # there is one context
     for row, width, close in zip(climbs.rows.tolist(), climbs.widths.tolist(), climbs.close.tolist(), strict=True):
         o = int(found.responsibilities[:, row].argmax())
         if not found.kept[o] or placed[o]:

@@ -76,18 +76,22 @@ def as_linear(options: LinearGaussian, like: LinearGaussian) -> LinearGaussian:
     return options._replace(h=jax.tree.map(lambda part: jnp.zeros((count, *part.shape[1:]), part.dtype), like.h))
 
 
-def added(options: LinearGaussian, features: Float[Array, "N F"]) -> Float[Array, "O N D"]:
-    """h_o(phi(s)) for every option."""
+def added(options: LinearGaussian, features: np.ndarray) -> np.ndarray:
+    """h_o(phi(s)) [O, N, D] for every option; where means are linear in the features, zeros that take no memory."""
     if options.h is None:
-        return jnp.zeros((options.b.shape[0], features.shape[0], options.b.shape[1]))
-    return jax.vmap(lambda h: h.mean(features, jnp))(options.h)
+        return np.broadcast_to(0.0, (options.b.shape[0], len(features), options.b.shape[1]))
+    return np.asarray(_added(options.h, jnp.asarray(features)))
+
+
+def _added(h: Any, features: Array) -> Array:
+    return jax.vmap(lambda each: each.mean(features, jnp))(h)
 
 
 def means(options: LinearGaussian, features: Float[Array, "N F"]) -> Float[Array, "O N D"]:
     """mu_o(s) = b_o + w_o^T phi(s) + h_o(phi(s)) for every option, within the bounds."""
     free = options.b[:, None, :] + jnp.einsum("nf,ofd->ond", features, options.w)
     if options.h is not None:
-        free = free + added(options, features)
+        free = free + _added(options.h, features)
     if options.low is None or options.high is None:
         return free
     return jnp.clip(free, options.low[:, None, :], options.high[:, None, :])
@@ -98,7 +102,7 @@ def draw(key: Array, options: LinearGaussian, features: np.ndarray, which: np.nd
     b, w, Sigma = (np.asarray(each) for each in options[:3])
     mean, C = b[which] + np.einsum("nf,nfd->nd", features, w[which]), np.linalg.cholesky(Sigma)[which]
     if options.h is not None:
-        mean = mean + np.asarray(added(options, jnp.asarray(features)))[which, np.arange(len(which))]
+        mean = mean + added(options, features)[which, np.arange(len(which))]
     if options.low is None or options.high is None:
         noise = np.asarray(jax.random.normal(key, (len(which), b.shape[1])))
         return mean + np.einsum("nij,nj->ni", C, noise)

@@ -71,7 +71,7 @@ class OptionPolicies(Strategy, family="options"):
 
 
 def check_added(options: LinearGaussian, features: np.ndarray) -> None:
-    """An InputError unless h gives numbers of the right shape, by jax.numpy and by numpy, and 0 where it is all 0."""
+    """An InputError unless h gives numbers of the right shape by numpy, and 0 where all its numbers are 0."""
     if options.h is None:
         return
     one, some = jax.tree.map(lambda part: np.asarray(part)[0], options.h), features[:2]

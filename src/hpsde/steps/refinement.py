@@ -97,8 +97,8 @@ def refine(
     It is b and w that move: what an option's mean adds to them, h, is taken off the parameters.
     """
     b, w, Sigma = (np.array(each) for each in options[:3])
-    h, h_everywhere = (np.asarray(gaussian.added(options, jnp.asarray(each))) for each in (features, everywhere))
-    h_last = None if last is None else np.asarray(gaussian.added(last, jnp.asarray(everywhere)))
+    h, h_everywhere = (gaussian.added(options, each) for each in (features, everywhere))
+    h_last = None if last is None else gaussian.added(last, everywhere)
     for o in np.flatnonzero(kept & np.any(belongs & good, axis=1)).tolist():
         rows = np.flatnonzero(good[o])
         before = None
@@ -119,7 +119,7 @@ def _one(options: LinearGaussian, o: int) -> LinearGaussian:
 
 def _with_added(option: LinearGaussian, features: np.ndarray, more: np.ndarray) -> LinearGaussian:
     """The option with what is nearest to `more` [M, D] in contexts of these features [M, F] added to its mean."""
-    if not more.any():
+    if not np.any(more):
         return option
     design = np.concatenate([np.ones((len(features), 1)), features], axis=1)
     slopes = np.linalg.lstsq(design, more, rcond=None)[0]
