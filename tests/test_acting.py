@@ -98,10 +98,11 @@ def by_jax(policy, contexts):
         result = {"choose": np.argmax(scores, axis=0), "option_means": means}
         result["act"] = means[result["choose"], np.arange(len(contexts))]
         if isinstance(policy.gate, gating.GPGate):
-            mean, deviation = (
-                np.asarray(each)[policy.kept][:, : len(contexts)]
-                for each in gating.expected_moments(policy.gate, *policy._asked(contexts))
-            )
+            gate, (options, kept, *asked) = policy.gate, policy._asked(contexts)
+            moments = gating.returns_in_use(gate, options, *asked)
+            if not gate.cautious:
+                moments = gating.gp_moments(gate.process, options, kept, *asked, gate.axes, of_return=False)
+            mean, deviation = (np.asarray(each)[policy.kept][:, : len(contexts)] for each in moments)
             inverse = policy.gate.warp.inverse
             result["expected_returns"] = inverse(mean) + policy.units.level(contexts)[None]
             result["expected_deviations"] = 0.5 * (inverse(mean + deviation) - inverse(mean - deviation))

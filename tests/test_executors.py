@@ -16,11 +16,14 @@ import distributed
 import numpy as np
 import pytest
 
+import hpsde
 import hpsde.runs.cluster
 import hpsde.runs.local
+import small
+import stored
 from hpsde.errors import HpsdeError, InputError
 from hpsde.runs.cluster import Cluster
-from hpsde.runs.executors import make_executor
+from hpsde.runs.executors import InProcess, make_executor
 from hpsde.runs.local import LocalProcesses
 from hpsde.runs.shipping import own_modules, packed_task, unpacked_task
 from hpsde.tasks.task import task_from_function
@@ -96,6 +99,29 @@ def test_outcomes_do_not_depend_on_the_executor(executor_of):
     drawn = [np.random.default_rng(seed).normal() for job in jobs for seed in job.seeds]
     with executor_of(Stochastic()) as executor:
         np.testing.assert_array_equal(returns_of(outcomes_by_id(executor, jobs)), drawn)
+
+
+def test_one_of_your_own_evaluates_a_run(tmp_path):
+    seen = []
+
+    class Counting(InProcess):
+        def run(self, jobs):
+            for outcome in super().run(jobs):
+                seen.extend(outcome.ids)
+                yield outcome
+
+    sizes = {"method": "creps", "rollouts": 24, "initial_rollouts": 16, "batch": 8, "seed": 3}
+    policies = []
+    for name, given in (("own", {"executor": Counting}), ("usual", {})):
+        with hpsde.Run.create(tmp_path / name, stored.make_task(), **sizes) as run:
+            policies.append(run.learn(progress=False, **given))
+    assert sorted(seen) == list(range(1, 25))
+    small.assert_same_bits(*policies)
+    with (
+        hpsde.Run.create(tmp_path / "both", stored.make_task(), **sizes) as run,
+        pytest.raises(InputError, match="an executor of your own takes the place of workers, cluster, timeout"),
+    ):
+        run.learn(executor=Counting, workers=2)
 
 
 @pytest.mark.parametrize("where", ["here", "processes", "cluster"])

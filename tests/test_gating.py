@@ -240,21 +240,13 @@ def known_process():
 def test_a_cautious_gate_takes_the_return_of_the_mean_parameters_less_its_deviation():
     gate, options = make_gp_gate(cautious=True), make_options()
     values, model = score(gate), known_process()
-    arrays = (jnp.asarray(part) for part in (KEPT, CONTEXTS, CONTEXTS))
-    expected = np.asarray(gating.expected_scores(gate, options, *arrays))
+    expected = np.asarray(gating.returns_in_use(gate, options, *map(jnp.asarray, (CONTEXTS, CONTEXTS)))[0])
     for o in np.flatnonzero(KEPT):
         parameters = np.asarray(options.b)[o] + CONTEXTS @ np.asarray(options.w)[o]
         mean, deviation = model.predict(np.hstack([parameters, CONTEXTS]), return_std=True)
         assert_allclose(expected[o], mean, atol=1e-6)
         assert_allclose(values[o], mean - deviation, atol=1e-5)
     assert_allclose(score(gate, Optimism(1.0)), score(make_gp_gate(), Optimism(1.0)), rtol=1e-12)
-
-
-def test_what_a_gate_expects_that_is_not_cautious_is_what_it_maximises():
-    gate = make_gp_gate()
-    arrays = (jnp.asarray(part) for part in (KEPT, CONTEXTS, CONTEXTS))
-    expected = np.asarray(gating.expected_scores(gate, make_options(), *arrays))
-    assert_allclose(expected[KEPT], score(gate)[KEPT], rtol=1e-12)
 
 
 def test_a_cautious_gate_leaves_what_is_not_known():
@@ -280,20 +272,22 @@ def test_no_more_is_expected_than_a_rollout_has_had():
     gate = GPGate(process, jnp.asarray(z[:, 0]), IDENTITY)
     arrays = (jnp.ones(2, dtype=bool), jnp.zeros((1, 0)), jnp.zeros((1, 0)))
     assert np.argmax(scores(gate, options, *arrays)) == 0
-    assert_allclose(gating.expected_scores(gate, options, *arrays)[:, 0], [mean[0], 1.0], rtol=1e-12)
+    assert_allclose(gating.returns_in_use(gate, options, *arrays[1:])[0][:, 0], [mean[0], 1.0], rtol=1e-12)
     # Log odds have no limit.
     odds = gate._replace(binary=True)
-    assert_allclose(gating.expected_scores(odds, options, *arrays)[:, 0], mean, rtol=1e-12)
+    assert_allclose(gating.returns_in_use(odds, options, *arrays[1:])[0][:, 0], mean, rtol=1e-12)
 
 
-def test_a_gate_less_its_inverse_is_whole_again_to_the_bit():
+def test_a_gate_of_its_arrays_is_the_same_to_the_bit():
+    def restored(gate):
+        kind = kind_of(gate)
+        return kind.restored({name: np.asarray(value) for name, value in kind.arrays(gate).items()})
+
     # Once by LAPACK, as a learner's gate has it.
-    for gate in (kind_of(make_gp_gate()).with_inverse(make_gp_gate()), SoftmaxGate(jnp.zeros((O, 1)))):
-        lean = kind_of(gate).without_inverse(gate)
-        whole = kind_of(gate).with_inverse(lean)
-        for one, other in zip(jax.tree.leaves(whole), jax.tree.leaves(gate), strict=True):
+    for gate in (restored(make_gp_gate()), SoftmaxGate(jnp.zeros((O, 1)))):
+        for one, other in zip(jax.tree.leaves(restored(gate)), jax.tree.leaves(gate), strict=True):
             assert_array_equal(one, other)
-    assert GaussianProcess.without_inverse(make_gp_gate()).process.K_inverse.size == 0
+    assert "K_inverse" not in GaussianProcess.arrays(make_gp_gate())
 
 
 @pytest.mark.parametrize("kind", [each.name for each in GATES])

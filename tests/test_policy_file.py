@@ -509,7 +509,11 @@ def test_numbers_that_make_no_sense_are_refused(name, change, message, saved, pa
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        ({"version": 9}, "has version 9; this hpsde reads versions 1, 2, 3, 4, 5, 6, 7, 8"),
+        ({"version": 10}, "has version 10; this hpsde reads versions 1, 2, 3, 4, 5, 6, 7, 8, 9"),
+        ({"version": 9}, "its header has the keys"),
+        ({"options": "linear"}, "its header has the keys"),
+        ({"version": 9, "options": "waves"}, "options 'waves' is none of linear: import the module that defines it"),
+        ({"version": 9, "options": ["linear"]}, "options .* is none of linear"),
         ({"version": 2}, "its header has the keys"),
         ({"doubts": None}, "is damaged: doubts: expected a list"),
         ({"doubts": [["wide", 1.0, "text"]]}, "is damaged: doubts"),

@@ -18,6 +18,7 @@ EXAMPLES = {  # setting: its family, the name of the example's class, and a sett
     "f": (hpsde.ReturnFunction, "Power", {"weights.f.power": 3.0}),
     "update": (hpsde.OptionUpdate, "Best", {"update.support": 1.0}),
     "gate": (hpsde.Gate, "Nearest", {}),
+    "options": (hpsde.OptionPolicies, "Kinked", {"options.ridge": 0.1}),
     "behaviour": (hpsde.BehaviourDensity, "Alike", {}),
 }
 
@@ -53,9 +54,8 @@ def test_it_is_learned_with_by_its_name_or_as_an_object(example):
     assert short_names(learner.settings)[setting] == kind.name
     policy = small.run(learner).policy
     small.assert_sound(policy)
-    made = family.known[kind.name](
-        **({"power": 3.0} if setting == "f" else {"support": 1.0} if setting == "update" else {})
-    )
+    own = {"f": {"power": 3.0}, "update": {"support": 1.0}, "options": {"ridge": 0.1}}
+    made = family.known[kind.name](**own.get(setting, {}))
     assert isinstance(made, kind)
     small.assert_same_bits(small.run(small.make(**{setting: made})).policy, policy)
     default = small.run(small.make()).policy
@@ -82,10 +82,9 @@ def test_it_is_stored_and_read_again_where_its_class_is_known_alone(example, tmp
         hpsde.Run.open(tmp_path / "run", task=task) as again,
     ):
         again.policy  # noqa: B018 - it must be learned or read
-    if setting == "gate":
-        with pytest.raises(
-            FileFormatError, match=r"gate 'nearest' is none of .*: import the module that defines it first"
-        ):
+    if setting in ("gate", "options"):
+        message = rf"{setting} '{kind.name}' is none of .*: import the module that defines it first"
+        with pytest.raises(FileFormatError, match=message):
             hpsde.load_policy(path)
     else:
         small.assert_same_bits(hpsde.load_policy(path), learned)

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from hpsde.steps.gating import GaussianProcess
     from hpsde.steps.latent import Density
     from hpsde.steps.marginal import Marginal
+    from hpsde.steps.option_policies import OptionPolicies
     from hpsde.steps.options import Options
     from hpsde.steps.reps import REPS
     from hpsde.steps.return_functions import ReturnFunction
@@ -79,6 +80,7 @@ __all__ = [
     "LearningError",
     "Marginal",
     "Option",
+    "OptionPolicies",
     "OptionUpdate",
     "Options",
     "Problem",
@@ -111,6 +113,7 @@ _MODULE_OF = {
     "Gate": "steps.gate",
     "GaussianProcess": "steps.gating",
     "Marginal": "steps.marginal",
+    "OptionPolicies": "steps.option_policies",
     "OptionUpdate": "steps.update",
     "Options": "steps.options",
     "REPS": "steps.reps",

@@ -169,19 +169,17 @@ def iterate(
     *,
     rollouts: int,
     batch: int | None = None,
-    initial_rollouts: int | None = None,
     tolerance: float = 0.0,
 ) -> Iterator[Iteration]:
     """Learn `task` until `rollouts` have been done in all, the initial ones included. One item per round.
 
     It ends before where no more than `tolerance` is left to gain (`learner.info.to_gain`); 0: never.
 
-    The first round has `initial_rollouts` (the learner's own number by default), the others `batch` (by default as
-    `batch_size` says). A learner that has rollouts already goes on from there.
+    The first round has the learner's `initial_rollouts`, the others `batch` (by default as `batch_size` says). A
+    learner that has rollouts already goes on from there.
     """
-    first = learner.initial_rollouts if initial_rollouts is None else initial_rollouts
-    first, batch = check_count("initial_rollouts", first, 1), batch_size(rollouts, batch, learner.context_size)
-    yield from drive_rounds(_InMemory(task, learner, first, batch, rollouts, tolerance))
+    batch = batch_size(rollouts, batch, learner.context_size)
+    yield from drive_rounds(_InMemory(task, learner, learner.initial_rollouts, batch, rollouts, tolerance))
 
 
 def measure(task: Any, policy: HierarchicalPolicy) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from hpsde.steps.features import ContextFeatures
 from hpsde.steps.gate import Gate
 from hpsde.steps.gates import GaussianProcess
 from hpsde.steps.latent import Density
+from hpsde.steps.option_policies import OptionPolicies
 from hpsde.steps.options import Options
 from hpsde.steps.reps import REPS
 from hpsde.steps.return_functions import Exponential
@@ -60,7 +61,7 @@ class Settings(MethodSettings):
     return_model: ReturnModel = setting(ReturnModel(), "The Gaussian process that models the return.")
     density: Density = setting(Density(), "How options are found.")
     update: OptionUpdate = setting(REPS(), "Policy search of each option.", common=True)
-    options: Options = setting(Options(), "The options' policies after it.")
+    options: OptionPolicies = setting(Options(), "The options' policies: their means, and what happens after search.")
     gate: Gate = setting(GaussianProcess(), "Gating policy: which option in which context.", common=True)
 
     @classmethod

@@ -1,1 +1,1 @@
-"""What everybody needs and what knows nobody: shapes, padding, precision, checks, files, distributions."""
+"""What all other folders use, and what uses none of them: shapes, padding, precision, checks, files."""

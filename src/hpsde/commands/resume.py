@@ -32,7 +32,7 @@ class Command(ExecutorOptions):
     rollouts: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="(default: as before)")] = None
     """All rollouts together, if there are to be more than was said at first."""
     retry_failed: bool = False
-    """Evaluate again the failed rollouts that nothing was learned since."""
+    """Retry failed rollouts, unless a learning step has happened since they failed."""
 
     def __call__(self) -> None:
         """Learn, save, print."""

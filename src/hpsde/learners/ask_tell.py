@@ -20,6 +20,7 @@ from hpsde.policy.measured import measured_returns
 from hpsde.settings import Settings, changed_settings, full_name
 from hpsde.steps.bounds import FROM_INITIAL, Within, are_initial, make_bounds
 from hpsde.steps.initial import make_initial
+from hpsde.steps.judging import StepInfo
 from hpsde.steps.rollouts import GIVEN, INITIAL, Rollouts
 
 # What the seed is split for: every use of randomness has its own stream.
@@ -42,27 +43,12 @@ class Proposal(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Info:
-    """Where a learner stands: rollouts told so far, and what the last re-estimation of the policy went through."""
+class Info(StepInfo):
+    """Where a learner stands: rollouts told so far, and how the last learning step went."""
 
     rollouts: int = 0
     failed: int = 0
     updates: int = 0
-    options_kept: int = 0
-    ess: float = float("nan")
-    temperature: float = float("nan")
-    flattening: float = float("nan")
-    lower_bound: float = float("nan")
-    warm: bool = False
-    born: tuple[int, ...] = ()
-    died: tuple[int, ...] = ()
-    explained: float = float("nan")
-    maxima: int = 0
-    width: float = float("nan")
-    unexplored: float = float("nan")
-    best_first: float = float("nan")
-    outliers: int = 0
-    quiet: int = 0
     to_gain: float = float("inf")
 
     def as_dict(self) -> dict[str, Any]:

@@ -74,7 +74,7 @@ class HPSDE(Learner):
 
     @double_precision
     def change_settings(self, changes: dict[str, Any]) -> None:
-        """Options keep their numbers where there may be more of them than before."""
+        """Change settings; options keep their numbers where `max_options` grows."""
         super().change_settings(changes)
         self._state = with_slots(self._state, self.settings.max_options)
 
@@ -133,7 +133,7 @@ class HPSDE(Learner):
         return _Climbs(places[chosen], np.where(slots < 0, INITIAL, np.cumsum(policy.kept)[slots] - 1))
 
     def _scouts(self, key: Array, rows: np.ndarray, policy: HierarchicalPolicy) -> tuple[np.ndarray, np.ndarray]:
-        """Which of the contexts [N, S] scouts go out in (steps/scouting.py), and their parameters."""
+        """The contexts [N, S] in which scouts are sent (steps/scouting.py), as rows, and their parameters."""
         none = np.zeros(0, dtype=int), np.zeros((0, self.parameter_size))
         key_count, key_rows, key_pool, key_guess = jax.random.split(key, 4)
         gone = self._scouts_gone()
@@ -173,7 +173,7 @@ class HPSDE(Learner):
         return initial - max(self.initial_rollouts - given, 0)
 
     def _tries(self, key: Array, rows: np.ndarray, some: np.ndarray, gone: int) -> tuple[np.ndarray, np.ndarray]:
-        """Which of `some` contexts guesses are tried in, each in scouting.TRIES of them, and their parameters."""
+        """The rows of `some` contexts in which guesses are tried, scouting.TRIES for each, and their parameters."""
         found, frame = self._state.found, self._frame
         most = int(scouting.MOST_TRIED * len(self.rollouts)) - gone
         count = 0 if found is None else min(len(some), scouting.TRIES * len(found.guesses), most)
@@ -189,9 +189,9 @@ class HPSDE(Learner):
     def _unseen(
         self, key: Array, rows: np.ndarray, some: np.ndarray, policy: HierarchicalPolicy
     ) -> tuple[np.ndarray, np.ndarray]:
-        """In which of `some` contexts there is ground worth a look, and the parameters there."""
-        surveyed, frame, count = self._state.landscape, self._frame, len(some)
-        if surveyed is None or frame is None:
+        """The rows of `some` contexts in which unexplored parameters may be good enough, and these parameters."""
+        landscape, frame, count = self._state.landscape, self._frame, len(some)
+        if landscape is None or frame is None:
             raise RuntimeError("there is no landscape yet")
         drawn = self._initial.sample(key, np.repeat(rows[some], scouting.POOL, axis=0))
         contexts, standard = frame.units.contexts(rows[some]), frame.units.parameters(drawn)
@@ -199,19 +199,19 @@ class HPSDE(Learner):
         means = frame.units.parameters(means.reshape(-1, self.parameter_size))
         pools = standard.reshape(count, scouting.POOL, -1)
         options = means.reshape(-1, count, self.parameter_size)
-        found = scouting.choose(surveyed, self._process(frame, surveyed), contexts, pools, options)
+        found = scouting.choose(landscape, self._process(frame, landscape), contexts, pools, options)
         taken = drawn.reshape(count, scouting.POOL, -1)[np.arange(count), found.chosen]
         return some[found.worth], taken[found.worth]
 
-    def _process(self, frame: Frame, surveyed: Landscape) -> gp.GP:
+    def _process(self, frame: Frame, landscape: Landscape) -> gp.GP:
         """The landscape's process given the rollouts that the policy was learned from."""
         if self._conditioned is None or self._conditioned[0] != self.info.updates:
             believed = self._believed(self._data(frame, ~self.rollouts.failed))
-            self._conditioned = self.info.updates, latent.conditioned(believed, surveyed)[0]
+            self._conditioned = self.info.updates, latent.conditioned(believed, landscape)[0]
         return self._conditioned[1]
 
     def _believed(self, data: Data) -> Data:
-        """The rollouts without those that the last learning step has left out."""
+        """The rollouts, without the outliers that the last learning step left out."""
         return data._replace(mask=data.mask & ~pad_rows(self._state.distrusted, len(data.mask)))
 
     @double_precision
@@ -221,7 +221,7 @@ class HPSDE(Learner):
             self._decided(contexts, option, self._policy)
 
     def _decided(self, contexts: np.ndarray, option: np.ndarray, policy: HierarchicalPolicy) -> None:
-        """The gate's decisions are what the policy's density is known by."""
+        """Record the gate's decisions: the policy's density is computed from them."""
         slots = np.flatnonzero(policy.kept)[option]
         self._history.add(self.info.updates, policy.standard_options, policy.units.contexts(contexts), slots)
 
@@ -241,7 +241,7 @@ class HPSDE(Learner):
         estimate, self._state, step = reestimate(key, data, *given)
         if estimate.features is not None:
             self._frame = self._frame._replace(features=maps[estimate.features])
-        self.info = replace(self.info, **step._asdict())
+        self.info = replace(self.info, **vars(step))
         policy = HierarchicalPolicy(
             standard_options=estimate.options,
             kept=estimate.kept,
@@ -258,7 +258,7 @@ class HPSDE(Learner):
         return policy
 
     def _to_gain(self, step: StepInfo, policy: HierarchicalPolicy) -> float:
-        """Share of the signal that is left to gain (steps/stopping.py); infinite where that is not known."""
+        """The share of the signal that is left to gain (steps/stopping.py); infinite where it is unknown."""
         gate = policy.gate
         climbs = len(self._state.climbs) > 0
         if climbs or step.quiet < stopping.QUIET or policy.doubts or not isinstance(gate, GPGate) or gate.binary:
@@ -272,7 +272,7 @@ class HPSDE(Learner):
         return float("inf") if unsure else stopping.left_of_options(step.width)
 
     def _doubts(self, data: Data, step: StepInfo, policy: HierarchicalPolicy) -> tuple[Doubt, ...]:
-        """What speaks against the policy; joint Gaussians have no model that could tell."""
+        """The doubts about the policy; none with joint Gaussians, which have no model of the return to check it by."""
         if self.settings.density.kind != "options":
             return ()
         expected = float("nan")
@@ -305,7 +305,7 @@ class HPSDE(Learner):
 
     @property
     def _first(self) -> np.ndarray:
-        """Which rollouts [N] know the return at large: those of the initial policy, and data from elsewhere."""
+        """The rollouts [N] that cover the whole space: those of the initial policy, and data from elsewhere."""
         return np.isin(self.rollouts.behaviour, (0, GIVEN))
 
     def _feature_maps(self, usable: np.ndarray) -> list[FeatureMap]:

@@ -70,19 +70,14 @@ def default_prior(
     x: Float[Array, "N Z"],
     weights: Float[Array, " N"],
     max_components: int,
-    *,
-    alpha_0: float | None = None,
-    nu_0: float | None = None,
-    spread: float = 0.1,
 ) -> MixturePrior:
     """A prior in the units of the data: shift or scale a coordinate of the data, and the prior follows.
 
-    Options are expected to have about `spread` times the variance of all the data, K_0^-1 = nu_0 spread
-    diag(var), and means that scatter like the data: h_0 = mean, and beta_0 = spread makes the covariance of a
-    mean, (beta_0 S)^-1, about diag(var). nu_0 = Z + 2 is the least whole number with which an
-    option's expected covariance exists. All alpha_0
-    together are a tenth of a sample, so options that are not needed stay empty. A coordinate that does not
-    vary says nothing about its unit: its variance is taken as 1.
+    Options are expected to have about a tenth of the variance of all the data, K_0^-1 = nu_0 / 10 diag(var), and means
+    that scatter like the data: h_0 = mean, and beta_0 = 1 / 10 makes the covariance of a mean, (beta_0 S)^-1, about
+    diag(var). nu_0 = Z + 2 is the least whole number with which an option's expected covariance exists. All alpha_0
+    together are a tenth of a sample, so options that are not needed stay empty. The variance of a coordinate that does
+    not vary is taken as 1.
     """
     total = jnp.sum(weights)
     share = weights / jnp.where(total > 0, total, 1.0)
@@ -91,9 +86,9 @@ def default_prior(
     variance = share @ (x - mean[None]) ** 2
     rounding = 64 * jnp.finfo(x.dtype).eps * jnp.max(jnp.abs(x), axis=0)
     variance = jnp.where(variance <= rounding**2, 1.0, variance)
-    nu = x.shape[1] + 2 if nu_0 is None else nu_0
+    nu, spread = x.shape[1] + 2, 0.1
     return MixturePrior(
-        alpha_0=jnp.asarray(0.1 / max_components if alpha_0 is None else alpha_0, x.dtype),
+        alpha_0=jnp.asarray(0.1 / max_components, x.dtype),
         beta_0=jnp.asarray(spread, x.dtype),
         nu_0=jnp.asarray(nu, x.dtype),
         h_0=mean,

@@ -53,10 +53,10 @@ def middle_goal(task: Any) -> np.ndarray:
     return goals[np.argmin(np.linalg.norm(goals - goals.mean(axis=0), axis=1))]
 
 
-def with_others(task: Any, goal: np.ndarray, others: int = 4) -> np.ndarray:
-    """The goal [3] and, after it, others spread evenly from the first evaluation goal to the last: [1 + others, 3]."""
+def with_others(task: Any, goal: np.ndarray) -> np.ndarray:
+    """The goal [3] and, after it, four spread evenly from the first evaluation goal to the last: [5, 3]."""
     goals = np.asarray(task.evaluation_contexts())
-    return np.vstack([goal, goals[np.linspace(0, len(goals) - 1, others).round().astype(int)]])
+    return np.vstack([goal, goals[np.linspace(0, len(goals) - 1, 4).round().astype(int)]])
 
 
 def take_pictures(task: Any, policy: Any, goals: np.ndarray) -> Postures:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,22 +17,35 @@ from hpsde.base.precision import double_precision
 from hpsde.gp.kernel import JITTER, KINDS, Kernel, correlation
 from hpsde.gp.warp import Warp
 
+if TYPE_CHECKING:
+    from hpsde.steps.gaussian import LinearGaussian
+
 SMALLEST = 64  # rows of a triangular matrix that is inverted at once
 ROWS = 256  # of W that are multiplied at once: what is above the diagonal is left out
 PART = 2**18  # numbers of a kernel matrix that are computed at once
 
+Limits = tuple[np.ndarray, np.ndarray] | None
+
+
+OPTION_FIELDS = ("b", "w", "Sigma")  # their bounds are those of the units
+
 
 class OptionsInUse(NamedTuple):
-    """The kept options in standard units: b [O, D], w [O, F, D], Sigma [O, D, D], bounds [D] where they have any."""
+    """The kept options in standard units: b [O, D], w [O, F, D], Sigma [O, D, D], bounds [D] where they have any, and
+    h of each where their means are not linear in the features (steps/option_policies.py).
+    """
 
     b: np.ndarray
     w: np.ndarray
     Sigma: np.ndarray
-    limits: tuple[np.ndarray, np.ndarray] | None
+    limits: Limits
+    h: tuple[Any, ...] = ()
 
     def means(self, features: np.ndarray) -> np.ndarray:
-        """b_o + w_o' phi(s) [O, C, D] within the bounds, of features [C, F]."""
+        """b_o + w_o' phi(s) + h_o(phi(s)) [O, C, D] within the bounds, of features [C, F]."""
         free = self.b[:, None, :] + features[None] @ self.w
+        if self.h:
+            free = free + np.stack([each.mean(features, np) for each in self.h])
         return free if self.limits is None else np.clip(free, *self.limits)
 
 
@@ -66,7 +79,7 @@ class MarginalInUse:
 
 
 class ProcessInUse:
-    """A Gaussian process over points A z, asked for its mean and deviation; of regression, or of success or failure."""
+    """Mean and standard deviation of a Gaussian process over points A z: of regression, or of success or failure."""
 
     def __init__(self, fields: Mapping[str, np.ndarray]):
         mask = fields["gate_mask"]
@@ -134,7 +147,7 @@ class ProcessInUse:
         return np.sqrt(np.maximum(self.signal_variance - self.known(k), 0.0))
 
     def largest_deviation(self, k: np.ndarray) -> np.ndarray:
-        """A bound of `deviation_of` [Q] that costs next to nothing: as if only the point that tells most were known."""
+        """A cheap upper bound of `deviation_of` [Q]: the standard deviation given the most informative point alone."""
         own, root = self.signal_variance * (1.0 + JITTER), self.root
         told = np.max(k, axis=1) ** 2 / (own + self.noise_variance) if root is None else 0.0
         if root is not None:
@@ -166,7 +179,7 @@ class GPInUse:
     def moments(
         self, means: np.ndarray, contexts: np.ndarray, deviations: bool = True
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Mean score of each option [O, C] and the deviation of what is not known of it, or NaN in its place."""
+        """Mean score of each option [O, C] and its posterior standard deviation, or NaN where that is not asked for."""
         mean, deviation = np.empty(means.shape[:2]), np.full(means.shape[:2], np.nan)
         for part in self._parts(means):
             for o in range(len(means)):
@@ -177,7 +190,7 @@ class GPInUse:
         return (np.minimum(mean, self.best) if self.cautious else mean), deviation
 
     def choose(self, means: np.ndarray, contexts: np.ndarray) -> np.ndarray:
-        """The option with the highest cautious score [C]: deviations are computed where bounds leave a doubt."""
+        """The option with the highest cautious score [C]; deviations are computed only where bounds cannot decide."""
         if len(means) == 1:
             return np.zeros(means.shape[1], dtype=int)
         parts = [self._choose(means[:, part], contexts[part]) for part in self._parts(means)]
@@ -284,22 +297,42 @@ def restored_gate(gate: str, fields: Mapping[str, np.ndarray]) -> Any:
     return known_gates()[gate].restored(arrays)
 
 
+def restored_h(kind: str, fields: Mapping[str, np.ndarray]) -> Any:
+    """What the options' means add to their linear part; None where it is nothing."""
+    from hpsde.policy.fields import option_fields
+
+    if not (names := option_fields(kind)):
+        return None
+    from hpsde.steps.options import known_options
+
+    return known_options()[kind].restored({name.removeprefix("option_h_"): fields[name] for name in names})
+
+
+def restored_options(kind: str, fields: Mapping[str, np.ndarray], limits: Limits) -> LinearGaussian:
+    """The options of a file's fields, as learners have them. This loads JAX."""
+    import jax
+
+    from hpsde.steps import gaussian
+
+    b, w, Sigma = (jax.numpy.asarray(fields[f"option_{name}"]) for name in OPTION_FIELDS)
+    h = jax.tree.map(jax.numpy.asarray, restored_h(kind, fields))
+    return gaussian.cut(gaussian.LinearGaussian(b, w, Sigma, h=h), limits)
+
+
 class OtherInUse:
     """A gate of another kind, such as a user's own, by what it says itself. This loads JAX."""
 
-    def __init__(self, gate: str, fields: Mapping[str, np.ndarray], limits: tuple[np.ndarray, np.ndarray] | None):
-        self._kind, self._fields, self._limits = gate, fields, limits
+    def __init__(self, gate: str, fields: Mapping[str, np.ndarray], options: str, limits: Limits):
+        self._kind, self._fields, self._options, self._limits = gate, fields, options, limits
 
     @double_precision
     def scores(self, means: np.ndarray, features: np.ndarray, contexts: np.ndarray) -> np.ndarray:
         """What the gate maximises, of the kept options [O, C]."""
         import jax.numpy as jnp
 
-        from hpsde.steps import gates, gaussian
+        from hpsde.steps import gates
 
-        kept = self._fields["kept"]
-        b, w, Sigma = (jnp.asarray(self._fields[f"option_{name}"]) for name in ("b", "w", "Sigma"))
-        options = gaussian.cut(gaussian.LinearGaussian(b, w, Sigma), self._limits)
+        kept, options = self._fields["kept"], restored_options(self._options, self._fields, self._limits)
         gate = restored_gate(self._kind, self._fields)
         values = gates.scores(gate, options, jnp.asarray(kept), jnp.asarray(features), jnp.asarray(contexts))
         return np.asarray(values)[kept]
@@ -311,17 +344,18 @@ GateInUse = GPInUse | SoftmaxInUse | MarginalInUse | OtherInUse
 class Acting:
     """The kept options and their gate in use, of a file's fields by their names. Contexts are in standard units."""
 
-    def __init__(self, gate: str, fields: Mapping[str, np.ndarray], limits: tuple[np.ndarray, np.ndarray] | None):
-        kept = fields["kept"]
-        b, w, Sigma = (fields[f"option_{name}"][kept] for name in ("b", "w", "Sigma"))
-        self.options = OptionsInUse(b, w, Sigma, limits)
+    def __init__(self, gate: str, options: str, fields: Mapping[str, np.ndarray], limits: Limits):
+        kept, h = fields["kept"], restored_h(options, fields)
+        b, w, Sigma = (fields[f"option_{name}"][kept] for name in OPTION_FIELDS)
+        each = () if h is None else tuple(type(h)(*(part[o] for part in h)) for o in np.flatnonzero(kept))
+        self.options = OptionsInUse(b, w, Sigma, limits, each)
         self.gate: GateInUse
         if gate == "gp":
             self.gate = GPInUse(fields, self.options.Sigma)
         elif gate in ("softmax", "marginal"):
             self.gate = (SoftmaxInUse if gate == "softmax" else MarginalInUse)(fields, kept)
         else:
-            self.gate = OtherInUse(gate, fields, limits)
+            self.gate = OtherInUse(gate, fields, options, limits)
 
     def prepare(self) -> None:
         """Compute what takes long now, so that the first answer does not."""

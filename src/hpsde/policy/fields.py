@@ -87,13 +87,15 @@ NEW_IN_VERSION = {
     8: ("option_measured_return", "option_measured_rollouts"),
 }
 VERSION = max(NEW_IN_VERSION)
+OTHER_OPTIONS = 9  # the version of a file whose options are not linear in the features; its header names their kind
+LINEAR = "linear"
 
 
-def fields_of(features: Any, gate: Any, version: int = VERSION) -> dict[str, Field]:
-    """The fields of a file with these kinds of features and gate."""
+def fields_of(features: Any, gate: Any, version: int = VERSION, options: Any = LINEAR) -> dict[str, Field]:
+    """The fields of a file with these kinds of features, gate and options."""
     if not isinstance(features, str) or features not in FEATURES:
         raise ValueError(f"features {features!r} is none of {', '.join(FEATURES)}")
-    fields = COMMON | FEATURES[features] | gate_fields(gate)
+    fields = COMMON | FEATURES[features] | gate_fields(gate) | option_fields(options)
     later = {name for since, names in NEW_IN_VERSION.items() if since > version for name in names}
     return {name: field for name, field in fields.items() if name not in later}
 
@@ -107,8 +109,23 @@ def gate_fields(gate: Any) -> dict[str, Field]:
     known = known_gates()
     if not isinstance(gate, str) or gate not in known:
         raise ValueError(f"gate {gate!r} is none of {', '.join(known)}: import the module that defines it first")
-    shapes = {f"gate_{name}": shape for name, shape in known[gate].shapes.items()}
-    return {name: Field(shape) if isinstance(shape, str) else shape for name, shape in shapes.items()}
+    return _as_fields("gate_", known[gate].shapes)
+
+
+def option_fields(options: Any) -> dict[str, Field]:
+    """The fields of what the options' means add to their linear part: their class says them."""
+    if options == LINEAR:
+        return {}
+    from hpsde.steps.options import known_options
+
+    known = known_options()
+    if not isinstance(options, str) or options not in known:
+        raise ValueError(f"options {options!r} is none of {', '.join(known)}: import the module that defines it first")
+    return _as_fields("option_h_", known[options].shapes)
+
+
+def _as_fields(prefix: str, shapes: Mapping[str, str | Field]) -> dict[str, Field]:
+    return {prefix + name: Field(shape) if isinstance(shape, str) else shape for name, shape in shapes.items()}
 
 
 def check_fields(arrays: Mapping[str, np.ndarray], fields: Mapping[str, Field]) -> None:
@@ -192,7 +209,7 @@ def _check_numbers(arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def _check_option_numbers(kept: np.ndarray) -> None:
-    """The kept options have different numbers from 1 on, or all 0 where nobody counted."""
+    """The kept options have different numbers from 1 on, or all 0 where options were not numbered."""
     if np.any(kept) and (np.any(kept < 1) or len(np.unique(kept)) < len(kept)):
         raise ValueError("the field option_numbers holds numbers that name no options")
 

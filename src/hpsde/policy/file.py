@@ -16,35 +16,42 @@ from typing import Any
 
 import numpy as np
 
-from hpsde.base.archive import read_arrays, read_stream, write_arrays
+from hpsde.base.archive import Field, read_arrays, read_stream, write_arrays
 from hpsde.base.precision import double_precision
 from hpsde.errors import FileFormatError, InputError
+from hpsde.policy.acting import OPTION_FIELDS, restored_gate, restored_options
 from hpsde.policy.doubt_entries import doubt_entries, doubts_from
 from hpsde.policy.doubts import Doubt
-from hpsde.policy.fields import VERSION, check_fields, fields_of
+from hpsde.policy.fields import LINEAR, OTHER_OPTIONS, VERSION, check_fields, fields_of
 from hpsde.policy.hierarchical import HierarchicalPolicy
 from hpsde.steps import level
 from hpsde.steps.features import Custom, FeatureMap, Linear, Quadratic, SquaredExponential
 from hpsde.steps.rollouts import Units
 
 FORMAT = "hpsde-policy"
-READABLE = tuple(range(1, VERSION + 1))
+READABLE = tuple(range(1, OTHER_OPTIONS + 1))
 KEYS = ("format", "version", "features", "gate")
-OPTION_FIELDS = ("b", "w", "Sigma")  # their bounds are those of the units
 
 
 def save_policy(policy: HierarchicalPolicy, path: str | Path) -> None:
     """Write the policy; the file appears whole or not at all."""
+    header, arrays = packed(policy)
+    write_arrays(Path(path), {"header": np.array(json.dumps(header)), **arrays})
+
+
+def packed(policy: HierarchicalPolicy) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The header and the fields of the policy's file, checked."""
+    linear = policy.options_kind == LINEAR
     header = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": VERSION if linear else OTHER_OPTIONS,
         "features": policy.features.kind,
         "gate": policy.gate.kind,
         "doubts": doubt_entries(policy.doubts),
-    }
+    } | ({} if linear else {"options": policy.options_kind})
     arrays = policy_arrays(policy)
-    check_fields(arrays, fields_of(policy.features.kind, policy.gate.kind))
-    write_arrays(Path(path), {"header": np.array(json.dumps(header)), **arrays})
+    check_fields(arrays, policy_fields(policy))
+    return header, arrays
 
 
 def load_policy(path: str | Path, *, features: Callable[[np.ndarray], np.ndarray] | None = None) -> HierarchicalPolicy:
@@ -61,20 +68,12 @@ def _policy_of(
     path: str | Path, arrays: dict[str, np.ndarray], features: Callable[[np.ndarray], np.ndarray] | None
 ) -> HierarchicalPolicy:
     """The policy of what was read; `path` is for messages."""
-    header = _header(path, arrays)
-    if (header["features"] == "custom") != (features is not None):
-        raise InputError(
-            f"{path} was learned with features of your own: load_policy(path, features=function)"
-            if features is None
-            else f"{path} has {header['features']} features and takes no others: load_policy(path)"
-        )
-    del arrays["header"]
     try:
-        check_fields(arrays, fields_of(header["features"], header["gate"], header["version"]))
-    except ValueError as error:
-        raise FileFormatError(f"{path} is damaged: {error}") from error
+        header = json.loads(str(arrays.pop("header")))
+    except (KeyError, ValueError, RecursionError) as error:
+        raise FileFormatError(f"{path} is not a policy file: it has no hpsde header") from error
+    policy = unpacked(path, header, arrays, features)
     try:
-        policy = _assemble(header, _unsaid(arrays) | arrays, features, _doubts(path, header))
         policy.acting.prepare()
     except MemoryError as error:
         raise FileFormatError(f"{path} needs more memory than there is") from error
@@ -82,27 +81,53 @@ def _policy_of(
     return policy
 
 
+def unpacked(
+    path: str | Path,
+    header: Any,
+    arrays: dict[str, np.ndarray],
+    features: Callable[[np.ndarray], np.ndarray] | None = None,
+) -> HierarchicalPolicy:
+    """The policy of a header and fields, checked; errors name the file."""
+    _check_header(path, header)
+    if (header["features"] == "custom") != (features is not None):
+        raise InputError(
+            f"{path} was learned with features of your own: load_policy(path, features=function)"
+            if features is None
+            else f"{path} has {header['features']} features and takes no others: load_policy(path)"
+        )
+    try:
+        kinds = header["features"], header["gate"], header["version"], header.get("options", LINEAR)
+        check_fields(arrays, fields_of(*kinds))
+    except ValueError as error:
+        raise FileFormatError(f"{path} is damaged: {error}") from error
+    return _assemble(header, _unsaid(arrays) | arrays, features, _doubts(path, header))
+
+
 def policy_arrays(policy: HierarchicalPolicy) -> dict[str, np.ndarray]:
     """All numbers of a policy, by the names of the file's fields."""
-    values, fields = _values(policy), fields_of(policy.features.kind, policy.gate.kind)
+    values, fields = _values(policy), policy_fields(policy)
     return {name: np.asarray(values[name], dtype=fields[name].dtype) for name in fields}
 
 
-def _header(path: str | Path, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+def policy_fields(policy: HierarchicalPolicy) -> dict[str, Field]:
+    """The fields of the policy's file."""
+    return fields_of(policy.features.kind, policy.gate_kind, options=policy.options_kind)
+
+
+def _check_header(path: str | Path, header: Any) -> None:
     try:
-        header = json.loads(str(arrays["header"]))
         known = header["format"] == FORMAT
         version = header["version"]
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
+    except (KeyError, TypeError) as error:
         raise FileFormatError(f"{path} is not a policy file: it has no hpsde header") from error
     if not known:
         raise FileFormatError(f"{path} is not a policy file: its format is {header['format']!r}, not {FORMAT!r}")
     if version not in READABLE:
         known_versions = ", ".join(map(str, READABLE))
         raise FileFormatError(f"{path} has version {version!r}; this hpsde reads versions {known_versions}")
-    if set(header) != {*KEYS, *(["doubts"] if version >= 3 else [])}:
+    later = [name for name, since in (("doubts", 3), ("options", OTHER_OPTIONS)) if version >= since]
+    if set(header) != {*KEYS, *later}:
         raise FileFormatError(f"{path} is damaged: its header has the keys {', '.join(header)}")
-    return header
 
 
 def _doubts(path: str | Path, header: dict[str, Any]) -> tuple[Doubt, ...]:
@@ -115,6 +140,8 @@ def _doubts(path: str | Path, header: dict[str, Any]) -> tuple[Doubt, ...]:
 def _values(policy: HierarchicalPolicy) -> dict[str, Any]:
     """All fields of the file by name."""
     values: dict[str, Any] = {f"option_{name}": getattr(policy.standard_options, name) for name in OPTION_FIELDS}
+    h = policy.standard_options.h
+    values |= {} if h is None else {f"option_h_{name}": value for name, value in h._asdict().items()}
     values |= {f"units_{name}": value for name, value in policy.units._asdict().items()}
     values |= {name: getattr(policy, name) for name in ("kept", "mean_returns", "known_contexts")}
     numbers = 0 if policy.numbers is None else np.asarray(policy.numbers)
@@ -159,6 +186,7 @@ def _assemble(
     return HierarchicalPolicy.of_fields(
         arrays,
         header["gate"],
+        header.get("options", LINEAR),
         kept=arrays["kept"],
         features=_features(header["features"], arrays, function),
         units=units,
@@ -173,17 +201,9 @@ def _assemble(
 
 
 @double_precision
-def made_later(name: str, gate: str, fields: Mapping[str, np.ndarray], units: Units) -> Any:
+def made_later(name: str, gate: str, options: str, fields: Mapping[str, np.ndarray], units: Units) -> Any:
     """The options or the gate of a policy with these fields, as learners have them."""
-    import jax.numpy as jnp
-
-    from hpsde.policy.acting import restored_gate
-    from hpsde.steps import gaussian
-
-    if name == "gate":
-        return restored_gate(gate, fields)
-    options = gaussian.LinearGaussian(*(jnp.asarray(fields[f"option_{name}"]) for name in OPTION_FIELDS))
-    return gaussian.cut(options, units.limits)
+    return restored_gate(gate, fields) if name == "gate" else restored_options(options, fields, units.limits)
 
 
 def _features(kind: str, arrays: dict[str, np.ndarray], function: Any) -> FeatureMap:

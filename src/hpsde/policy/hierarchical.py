@@ -81,10 +81,10 @@ class HierarchicalPolicy:
     """What the learner is not sure of; empty where nothing speaks against the policy."""
 
     @classmethod
-    def of_fields(cls, fields: Mapping[str, np.ndarray], gate: str, **parts: Any) -> HierarchicalPolicy:
-        """The policy of a file's fields with that kind of gate; `parts`: all but what is made LATER."""
+    def of_fields(cls, fields: Mapping[str, np.ndarray], gate: str, options: str, **parts: Any) -> HierarchicalPolicy:
+        """The policy of a file's fields with those kinds of gate and options; `parts`: all but what is made LATER."""
         policy = cls.__new__(cls)
-        policy.__dict__.update({"_fields": fields, "_gate_kind": gate} | parts)
+        policy.__dict__.update({"_fields": fields, "_gate_kind": gate, "_options_kind": options} | parts)
         return policy
 
     if not TYPE_CHECKING:
@@ -94,21 +94,29 @@ class HierarchicalPolicy:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             from hpsde.policy.file import made_later
 
-            return self.__dict__.setdefault(name, made_later(name, self._gate_kind, self._fields, self.units))
+            made = made_later(name, self._gate_kind, self._options_kind, self._fields, self.units)
+            return self.__dict__.setdefault(name, made)
 
     @functools.cached_property
     def acting(self) -> Acting:
         """Options and gate as they are in use."""
         from hpsde.policy.file import policy_arrays
 
-        if "_fields" in self.__dict__:
-            return Acting(self.__dict__["_gate_kind"], self.__dict__["_fields"], self.units.limits)
-        return Acting(self.gate.kind, policy_arrays(self), self.units.limits)
+        fields = self.__dict__["_fields"] if "_fields" in self.__dict__ else policy_arrays(self)
+        return Acting(self.gate_kind, self.options_kind, fields, self.units.limits)
 
     @property
     def gate_kind(self) -> str:
         """The name of the gate: gp, softmax or marginal."""
         return self.__dict__.get("_gate_kind") or self.gate.kind
+
+    @property
+    def options_kind(self) -> str:
+        """The name of the kind of options: linear, or another (steps/option_policies.py)."""
+        if "_options_kind" in self.__dict__:
+            return str(self.__dict__["_options_kind"])
+        h = self.standard_options.h
+        return "linear" if h is None else str(h.kind)
 
     @property
     def context_size(self) -> int:
@@ -182,7 +190,7 @@ class HierarchicalPolicy:
         return 0.5 * (high - low)
 
     def _moments(self, gate: GPInUse, rows: np.ndarray, deviations: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and deviation of the options' scores [O, C]."""
+        """Mean and standard deviation of the options' scores [O, C]."""
         means = self.acting.options.means(self.features(rows))
         with np.errstate(all="ignore"):
             return gate.moments(means, self.units.contexts(rows), deviations)
@@ -227,7 +235,7 @@ class HierarchicalPolicy:
         """Whether all its numbers are finite, but for bounds, which may be absent."""
         import jax
 
-        numbers = (self.standard_options.b, self.standard_options.w, self.standard_options.Sigma, self.mean_returns)
+        numbers = (self.standard_options._replace(low=None, high=None), self.mean_returns)
         units = self.units._replace(parameter_low=np.zeros(0), parameter_high=np.zeros(0))
         leaves = jax.tree.leaves((numbers, tuple(units), self.gate))
         return all(bool(np.all(np.isfinite(leaf))) for leaf in leaves)

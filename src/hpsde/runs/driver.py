@@ -38,6 +38,7 @@ def drive(
     workers: int | None = None,
     cluster: Any = None,
     timeout: float | None = None,
+    executor: Callable[[Any], Executor] | None = None,
     max_failures: int = MAX_FAILURES,
     retry_failed: bool = False,
     progress: bool = True,
@@ -47,12 +48,16 @@ def drive(
     task: what evaluates them, where the run was not made with a task or function that it can find itself.
     rollouts: how many there are to be in all, where it is more than was said when the run was made.
     workers, cluster, timeout: where rollouts are evaluated, and how many seconds one may take; see `make_executor`.
+    executor: makes an executor of your own for the task (`runs.executors.Executor`), in place of those three.
     max_failures: so many failures one after the other stop the run.
-    retry_failed: evaluate again the failed rollouts that nothing was learned since.
+    retry_failed: retry failed rollouts, unless a learning step has happened since they failed.
 
     Ctrl-C lets the rollouts under way end, then raises KeyboardInterrupt; a second one does not wait for them.
     """
     check_count("max_failures", max_failures, 1)
+    where = {"workers": workers, "cluster": cluster, "timeout": timeout}
+    if executor is not None and any(value is not None for value in where.values()):
+        raise InputError(f"an executor of your own takes the place of {', '.join(where)}: give it alone")
     with run.lock.hold("run"):
         run.task = _task(run, task)
         if rollouts is not None:
@@ -60,13 +65,13 @@ def drive(
         if retry_failed:
             run.log(f"{run.store.reopen_failed()} failed rollouts are tried again")
         with (
-            make_executor(run.task, workers=workers, cluster=cluster, timeout=timeout) as executor,
-            stopped_by_signals(executor) as interrupted,
+            make_executor(run.task, **where) if executor is None else executor(run.task) as evaluating,
+            stopped_by_signals(evaluating) as interrupted,
             progress_bar(run.config.rollouts, enabled=progress) as bar,
         ):
-            run.log(f"running with {executor.workers} worker{'s' if executor.workers > 1 else ''}")
+            run.log(f"running with {evaluating.workers} worker{'s' if evaluating.workers > 1 else ''}")
             try:
-                _Stored(run, executor, bar, max_failures, interrupted).until_done()
+                _Stored(run, evaluating, bar, max_failures, interrupted).until_done()
             finally:
                 write_iterations(run)
         run.log("done")

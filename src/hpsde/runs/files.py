@@ -78,14 +78,12 @@ def read_json(path: Path) -> dict[str, Any]:
     return data
 
 
-def read_csv(path: Path, needed: Sequence[str] = ()) -> dict[str, np.ndarray]:
-    """The columns of the file `path`, among them those needed; empty fields are NaN."""
+def read_csv(path: Path) -> dict[str, np.ndarray]:
+    """The columns of the file `path`; empty fields are NaN."""
     try:
         with open(open_plain(path), newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file)
             rows = list(reader)
-        if missing := [name for name in needed if name not in (reader.fieldnames or ())]:
-            raise ValueError(f"it has no column {missing[0]}")
         return {name: np.array([float(row[name] or "nan") for row in rows]) for name in reader.fieldnames or ()}
     except FileFormatError:
         raise

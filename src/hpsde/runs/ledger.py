@@ -69,7 +69,7 @@ class Status:
 
 
 class Ledger:
-    """A run as one who tells it or looks at it sees it. `Run` is a ledger that can also ask and learn."""
+    """A run that can be told and read. `Run` is a ledger that can also ask and learn."""
 
     def __init__(self, folder: Path, config: RunConfig, task: Any = None):
         self.folder, self.made_with, self.task = folder, config, task

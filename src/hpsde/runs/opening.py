@@ -35,7 +35,7 @@ def open_database(path: Path, busy_seconds: float) -> sqlite3.Connection:
 
 
 def _connected(where: Path | str, busy_seconds: float) -> sqlite3.Connection:
-    """A connection that threads may share; who does sees to it that they take turns."""
+    """A connection that threads may share; the caller makes them take turns."""
     uri = isinstance(where, str)
     return sqlite3.connect(where, uri=uri, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
 

@@ -28,7 +28,7 @@ _NO_NUMBERS = (ValueError, TypeError, OverflowError, RecursionError)
 
 
 class StoreReader:
-    """A run's database for one who looks. Several threads may share it: they take turns."""
+    """A run's database, to read. Several threads may share it: they take turns."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, context_size: int, parameter_size: int):
         self.path, self.context_size, self.parameter_size = path, context_size, parameter_size

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ import numpy as np
 
 from hpsde import gp
 from hpsde.base.archive import read_arrays, write_arrays
-from hpsde.base.precision import double_precision
 from hpsde.base.tree import build, flatten
 from hpsde.errors import FileFormatError
 from hpsde.gp import warp
@@ -26,16 +24,16 @@ from hpsde.learners import hpsde as learner
 from hpsde.learners.ask_tell import Learner
 from hpsde.mixture import conditional as policy_mixture
 from hpsde.mixture import estimation as density
-from hpsde.policy.doubts import Doubt
-from hpsde.policy.fields import check_fields, fields_of
-from hpsde.policy.file import policy_arrays
-from hpsde.policy.hierarchical import HierarchicalPolicy
-from hpsde.steps import behaviours, discovery, features, gates, gaussian, landscape, surface
+from hpsde.policy.file import packed, unpacked
+from hpsde.steps import behaviours, discovery, features, gaussian, landscape, surface
 from hpsde.steps import initial as initial_policies
 from hpsde.steps import state as steps_state
+from hpsde.steps.options import known_options
 from hpsde.steps.rollouts import Units
 
 FORMAT, VERSION = "hpsde-learner", 16
+POLICY = "_policy"
+"""What of the learner is stored as in a policy file."""
 LARGEST_EMPTY = 1_000_000
 """The most rows or columns of an array without a number."""
 
@@ -52,7 +50,6 @@ CLASSES = {
         features.Quadratic,
         features.SquaredExponential,
         gaussian.LinearGaussian,
-        gp.GP,
         gp.Hyperparameters,
         gp.MaternHyperparameters,
         initial_policies.EstimatedDensity,
@@ -63,8 +60,6 @@ CLASSES = {
         steps_state.State,
         surface.Start,
         warp.Warp,
-        Doubt,
-        HierarchicalPolicy,
         Units,
     )
 }
@@ -73,8 +68,11 @@ CLASSES = {
 def save_state(learner: Learner, path: Path, origin: str) -> None:
     """Write what the learner must remember besides its rollouts. `origin` says which run it belongs to."""
     arrays: dict[str, np.ndarray] = {}
-    values = {name: _without_inverse(getattr(learner, name)) for name in learner.STATE}
-    outline = {name: flatten(value, arrays) for name, value in values.items()}
+    outline = {name: flatten(getattr(learner, name), arrays) for name in learner.STATE if name != POLICY}
+    if (policy := getattr(learner, POLICY)) is not None:
+        outline[POLICY], fields = packed(policy)
+        arrays |= {f"{POLICY}.{name}": array for name, array in fields.items()}
+    outline = {name: outline.get(name) for name in learner.STATE}
     header = {"format": FORMAT, "version": VERSION, "origin": origin, "digest": _digest(arrays), "state": outline}
     write_arrays(path, {"header": np.array(json.dumps(header)), **arrays})
 
@@ -89,14 +87,17 @@ def load_state(learner: Learner, path: Path, origin: str) -> None:
         if header["digest"] != _digest(arrays) or list(header["state"]) != list(learner.STATE):
             raise ValueError("its parts do not belong together")
         _check_empty(arrays)
-        classes = CLASSES | {kind.trained.__name__: kind.trained for kind in gates.known_gates().values()}
-        values = {name: build(part, arrays, classes) for name, part in header["state"].items()}
+        trained = {kind.trained.__name__: kind.trained for kind in known_options().values() if kind.trained is not None}
+        outline = header["state"] | {POLICY: None}
+        values = {name: build(part, arrays, CLASSES | trained) for name, part in outline.items()}
+        if header["state"][POLICY] is not None:
+            fields = {name.removeprefix(f"{POLICY}."): arrays[name] for name in arrays if name.startswith(POLICY)}
+            values[POLICY] = unpacked(path, header["state"][POLICY], fields)
         for name, value in values.items():
             before = getattr(learner, name)
             if before is not None and not isinstance(value, type(before)):
                 raise ValueError(f"{name} is {type(value).__name__}")
         _check_sizes(learner, values)
-        values = {name: _with_inverse(value) for name, value in values.items()}
     except Exception as error:  # whatever arrays that do not fit lead to, the file is at fault
         raise FileFormatError(f"{path} is not a learner's state, or is damaged: {error}") from error
     for name, value in values.items():
@@ -112,9 +113,8 @@ def _check_empty(arrays: Mapping[str, np.ndarray]) -> None:
 
 def _check_sizes(learner: Learner, values: Mapping[str, Any]) -> None:
     """A ValueError unless policy and history can be this learner's; the rest shows when it is used."""
-    policy, history = values["_policy"], values.get("_history")
+    policy, history = values[POLICY], values.get("_history")
     if policy is not None:
-        check_fields(policy_arrays(policy), fields_of(policy.features.kind, policy.gate.kind))
         sizes, wanted = (policy.context_size, policy.parameter_size), (learner.context_size, learner.parameter_size)
         if sizes != wanted:
             raise ValueError(f"its policy is of {sizes} contexts and parameters, not of {wanted}")
@@ -128,22 +128,3 @@ def _digest(arrays: Mapping[str, np.ndarray]) -> str:
         digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
-
-
-@double_precision
-def _without_inverse(value: Any) -> Any:
-    """A policy less the largest part of its gate, which follows from the rest."""
-    return (
-        replace(value, gate=gates.kind_of(value.gate).without_inverse(value.gate))
-        if isinstance(value, HierarchicalPolicy)
-        else value
-    )
-
-
-@double_precision
-def _with_inverse(value: Any) -> Any:
-    return (
-        replace(value, gate=gates.kind_of(value.gate).with_inverse(value.gate))
-        if isinstance(value, HierarchicalPolicy)
-        else value
-    )

@@ -174,8 +174,8 @@ class Store(StoreReader):
         return ids
 
     def reopen_failed(self) -> int:
-        """Rollouts that failed, and that nothing was learned since, are asked for again, unless somebody has corrected
-        them; how many.
+        """Retry failed rollouts, unless a learning step has happened since they failed, or somebody has corrected them;
+        how many.
         """
         corrected = {event["rollout"] for event in events.of_kind(self.events(), events.CORRECTED)}
         failed = self.new_rows()

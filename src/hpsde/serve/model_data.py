@@ -11,6 +11,7 @@ import numpy as np
 
 from hpsde.gp.kernel import JITTER
 from hpsde.policy.acting import GPInUse, MarginalInUse, SoftmaxInUse
+from hpsde.policy.fields import LINEAR
 from hpsde.policy.hierarchical import HierarchicalPolicy
 from hpsde.serve.run_data import packed
 from hpsde.steps.features import LOW, Custom, SquaredExponential
@@ -19,7 +20,8 @@ from hpsde.steps.features import LOW, Custom, SquaredExponential
 def model_data(policy: HierarchicalPolicy) -> dict[str, Any] | None:
     """All that a page needs to evaluate the policy in any context; None where it has code of the user's own."""
     gate, units, options = policy.acting.gate, policy.units, policy.acting.options
-    if isinstance(policy.features, Custom) or not isinstance(gate, GPInUse | SoftmaxInUse | MarginalInUse):
+    known = policy.options_kind == LINEAR and isinstance(gate, GPInUse | SoftmaxInUse | MarginalInUse)
+    if isinstance(policy.features, Custom) or not known:
         return None
     tried = None if policy.tried is None else np.asarray(policy.tried)[policy.kept]
     allowed = tried if tried is not None and tried.any() else np.ones(len(options.b), dtype=bool)

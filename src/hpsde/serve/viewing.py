@@ -61,7 +61,7 @@ class CorrectionRequest(CorrectRequest):
     run: Place
 
 
-class Seen(NamedTuple):
+class Viewed(NamedTuple):
     """A policy that is looked at: the learning step it is of, None for the newest, and what a page shows of it."""
 
     step: int | None
@@ -77,7 +77,7 @@ class ViewedRun:
         self.ledger, self.newest = Ledger.open(folder), NewestPolicy(folder)
         self.task = drawn_task(self.ledger.config, trust)
         self.past, self.learner = PastPolicies(folder / PAST), LearnerProcess(folder, trust)
-        self._seen: dict[int | None, Seen] = {}
+        self._seen: dict[int | None, Viewed] = {}
         self._text: tuple[tuple[str, bool], bytes] | None = None
 
     def mark(self) -> str:
@@ -98,7 +98,7 @@ class ViewedRun:
             self._text = which, json.dumps(data, allow_nan=False).encode()
         return self._text[1]
 
-    def seen(self, step: int | None) -> Seen:
+    def seen(self, step: int | None) -> Viewed:
         """The newest policy, or the newest kept one that is not after a learning step."""
         kept = None if step is None else max((each for each in self.past.steps() if each <= step), default=None)
         policy = self.newest.read() if kept is None else None
@@ -112,14 +112,14 @@ class ViewedRun:
             self._seen[kept] = known
         return known
 
-    def _look(self, step: int | None, policy: HierarchicalPolicy | None) -> Seen:
+    def _look(self, step: int | None, policy: HierarchicalPolicy | None) -> Viewed:
         """What the page shows of a policy, and between what its pictures lie over the contexts that are known."""
         if policy is None:
             policy = policy_of_bytes(self.past.read(step or 0) or b"", f"{self.past.path}, learning step {step}")
         known = policy.known_contexts[:: max(len(policy.known_contexts) // 64, 1)]
         contexts = known if policy.context_size else np.zeros((1, 0))
         drawing = pictures(self.task, contexts, policy.option_means(contexts).transpose(1, 0, 2))
-        return Seen(step, policy, json_ready(option_entries(policy)), scene_data(drawing))
+        return Viewed(step, policy, json_ready(option_entries(policy)), scene_data(drawing))
 
     def evaluate(self, context: Sequence[float], axis: int | None = None, step: int | None = None) -> dict[str, Any]:
         """The gate's choice in a context, every option there, its picture, and options along a context number."""

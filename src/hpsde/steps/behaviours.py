@@ -82,7 +82,7 @@ def log_mixture(log_densities: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 class BehaviourDensity(Strategy, family="behaviour"):
-    """pi_old of the rollouts: which of the behaviours they are taken to come from."""
+    """The density pi_old of the rollouts, from the densities of the behaviours that made them."""
 
     def log_density(self, table: np.ndarray, made_by: np.ndarray, usable: np.ndarray) -> np.ndarray:
         """log pi_old [N] from log pi_b(xi_i | s_i) [B, N], who made each rollout, as a row [N], and which count [N]."""
@@ -160,7 +160,7 @@ class History:
         return table if log_unknown is None else np.vstack([table, log_unknown])
 
     def rows_of(self, made_by: np.ndarray) -> np.ndarray:
-        """The rows [N] of that table that belong to who made the rollouts [N]: below 0, nobody known."""
+        """The row of that table for who made each rollout [N]; the last row where that is unknown (below 0)."""
         known = np.searchsorted([0, *self.behaviours], made_by)
         return np.where(made_by < 0, len(self.behaviours) + 1, known)
 
@@ -172,7 +172,7 @@ class History:
         log_initial: np.ndarray,
         P: np.ndarray | None,
     ) -> np.ndarray:
-        """The table of log densities, with what is new; where combinations are others than the last, a new table."""
+        """The table of log densities, extended by new rollouts and behaviours; computed anew where P has changed."""
         if not _same(P, self.combinations):
             self.table, self.filled, self.combinations = np.zeros((1, 0)), [0] * len(self.filled), P
         parameters = parameters if P is None else parameters @ P
@@ -191,7 +191,7 @@ class History:
         return table
 
     def _seen(self, number: int, P: np.ndarray | None) -> Behaviour:
-        """A behaviour as the combinations show it."""
+        """The behaviour, as a density of the combinations xi P."""
         behaviour = self.behaviours[number]
         return behaviour if P is None else behaviour._replace(options=_project(behaviour.options, jnp.asarray(P)))
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from hpsde.steps import climbing, discovery, latent, valleys
+from hpsde.steps import climbing, discovery, gaussian, latent, valleys
 from hpsde.steps.climbing import KNOWN, UNSURE, Seen
 from hpsde.steps.gaussian import LinearGaussian
 from hpsde.steps.latent import Latent
@@ -133,13 +133,14 @@ def on_tops(policies: LinearGaussian, data: Data, found: Latent, climbs: Climbs)
     """
     b, w, Sigma = (np.array(each) for each in policies[:3])
     placed = np.zeros(len(b), dtype=bool)
+    h = gaussian.added(policies, data.features[:1])[:, 0]  # there is one context
     for row, width, close in zip(climbs.rows.tolist(), climbs.widths.tolist(), climbs.close.tolist(), strict=True):
         o = int(found.responsibilities[:, row].argmax())
         if not found.kept[o] or placed[o]:
             continue
         placed[o] = True
-        away = np.linalg.norm(b[o] + data.features[row] @ w[o] - data.parameters[row])
+        away = np.linalg.norm(b[o] + data.features[row] @ w[o] + h[o] - data.parameters[row])
         if max(away, float(np.sqrt(np.linalg.eigvalsh(Sigma[o])[-1]))) > close:
-            b[o], w[o] = data.parameters[row], 0.0
+            b[o], w[o] = data.parameters[row] - h[o], 0.0
             Sigma[o] = max(width, NARROWEST) ** 2 * np.eye(b.shape[1])
     return policies._replace(b=jnp.asarray(b), w=jnp.asarray(w), Sigma=jnp.asarray(Sigma))

@@ -1,4 +1,4 @@
-"""What each step reads of the settings: groups, which stand beside their steps. `hpsde.Settings` has them all."""
+"""The groups of settings that each step reads; each group stands beside its step, and `hpsde.Settings` has all."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 if TYPE_CHECKING:
     from hpsde.steps.gate import Gate
     from hpsde.steps.latent import Density
-    from hpsde.steps.options import Options
+    from hpsde.steps.option_policies import OptionPolicies
     from hpsde.steps.surface import ReturnModel
     from hpsde.steps.update import OptionUpdate
     from hpsde.steps.weights import Weights
@@ -40,7 +40,7 @@ class ReturnModelSettings(WeighingSettings, SurfaceSettings, Protocol):
     @property
     def density(self) -> Density: ...
     @property
-    def options(self) -> Options: ...
+    def options(self) -> OptionPolicies: ...
 
 
 @runtime_checkable
@@ -64,7 +64,7 @@ class TrainingSettings(Protocol):
     @property
     def update(self) -> OptionUpdate: ...
     @property
-    def options(self) -> Options: ...
+    def options(self) -> OptionPolicies: ...
 
 
 @runtime_checkable
@@ -74,7 +74,7 @@ class ClimbingSettings(WeighingSettings, Protocol):
     @property
     def density(self) -> Density: ...
     @property
-    def options(self) -> Options: ...
+    def options(self) -> OptionPolicies: ...
 
 
 @runtime_checkable

@@ -52,7 +52,7 @@ class Features(NamedTuple):
 
 
 def fit_features(phi: np.ndarray) -> Features:
-    """By mean and deviation of the rows."""
+    """The standardisation by mean and standard deviation of the rows."""
     deviation = phi.std(axis=0)
     return Features(phi.mean(axis=0), np.where(deviation > 1e-9, deviation, 1.0))
 
@@ -165,7 +165,7 @@ def evidence(rng: np.random.Generator, given: Given, view: View, max_options: in
 def make_samples(
     parameters: np.ndarray, phi: np.ndarray, counts: np.ndarray, features: Features, view: View
 ) -> policy_mixture.WeightedSamples:
-    """Samples for the mixture: b(y) is the Gaussian of the first rollouts, which have deviation 1."""
+    """Samples for the mixture: b(y) is the Gaussian of the first rollouts, whose standard deviation is 1."""
     y = parameters @ view.V
     variance = np.sum(view.V**2, axis=0)
     log_background = -0.5 * np.sum(y**2 / variance + np.log(2.0 * np.pi * variance), axis=1)

@@ -55,7 +55,7 @@ def kl_divergence(log_p: Float[Array, " N"], log_q: Float[Array, " N"]) -> Float
 
 
 def standardise_features(features: Float[Array, "N F"], log_base: Float[Array, " N"]) -> Float[Array, "N F"]:
-    """Features with mean 0 and deviation 1 under the base weights; a constant feature becomes 0."""
+    """Features with mean 0 and standard deviation 1 under the base weights; a constant feature becomes 0."""
     base = jnp.exp(log_base - logsumexp(log_base))
     centred = features - (base @ features)[None, :]
     deviation = jnp.sqrt(base @ centred**2)
@@ -161,7 +161,7 @@ def solve_temperature(
 
 
 def return_spread(returns: Float[Array, " N"], log_base: Float[Array, " N"]) -> Float[Array, ""]:
-    """Deviation of the returns under the base weights; 1 where all returns are equal."""
+    """Standard deviation of the returns under the base weights; 1 where all returns are equal."""
     base = jnp.exp(log_base - logsumexp(log_base))
     deviation = jnp.sqrt(base @ (returns - base @ returns) ** 2)
     return jnp.where(deviation > ROUNDING * jnp.max(jnp.abs(returns)), deviation, 1.0)

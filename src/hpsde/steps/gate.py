@@ -25,7 +25,7 @@ Shapes = Mapping[str, str | Field]
 
 
 class Optimism(NamedTuple):
-    """How a gate that knows what it does not know looks at options while learning: by mean + kappa deviation.
+    """Exploration of a gate that knows its uncertainty: by mean + kappa standard deviations.
 
     of_return: the deviation is that of the return, not of its mean.
     """
@@ -50,7 +50,7 @@ class TrainedGate(Protocol):
         contexts: Float[Array, "C S"],
         optimism: Optimism | None = None,
     ) -> Float[Array, "O C"]:
-        """How good each option is in each context, in use or while learning; for a probability, log pi(o | s)."""
+        """The value of each option in each context, in use or while learning; log pi(o | s) of a probability."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Gate(Strategy, family="gate"):
 
     @property
     def optimism(self) -> Optimism | None:
-        """How it looks at options while learning; None: as in use."""
+        """Its optimism while learning; None: the values of use."""
         return None
 
     def choose(self, key: Array, gate: Any, values: np.ndarray, temperature: float) -> Int[np.ndarray, " C"]:
@@ -86,16 +86,6 @@ class Gate(Strategy, family="gate"):
     def restored(cls, arrays: Mapping[str, np.ndarray]) -> Any:
         """The trained gate of those arrays."""
         return cls.trained(**{name: jnp.asarray(value) for name, value in arrays.items()})
-
-    @classmethod
-    def without_inverse(cls, gate: Any) -> Any:
-        """The trained gate less what is large and follows from the rest."""
-        return gate
-
-    @classmethod
-    def with_inverse(cls, gate: Any) -> Any:
-        """The gate of `without_inverse`, whole again, to the same bits."""
-        return gate
 
 
 def draw_by_share(key: Array, values: Float[np.ndarray, "O C"] | Array) -> Int[np.ndarray, " C"]:

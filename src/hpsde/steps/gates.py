@@ -40,7 +40,7 @@ def kind_of(gate: TrainedGate) -> type[Gate]:
 
 
 def explorer_of(gate: TrainedGate, wanted: Gate) -> Gate:
-    """How a trained gate explores: as wanted, or as its kind does where another kind is wanted since."""
+    """How a trained gate explores: by the wanted settings, or its kind's defaults where those are of another kind."""
     return wanted if wanted.name == gate.kind else kind_of(gate)()
 
 

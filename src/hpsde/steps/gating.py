@@ -137,18 +137,9 @@ class GaussianProcess(Gate, name="gp"):
             axes = None
         warp = Warp(arrays["warp_returns"], arrays["warp_scores"])
         flags = bool(arrays["cautious"]), bool(arrays["binary"])
-        return cls.with_inverse(GPGate(gp.GP(hyperparameters, *stored), part["scores"], warp, axes, *flags))
-
-    @classmethod
-    def without_inverse(cls, gate: GPGate) -> GPGate:
-        """Without the largest part of its process."""
-        return gate._replace(process=gate.process._replace(K_inverse=jnp.zeros((0, 0))))
-
-    @classmethod
-    def with_inverse(cls, gate: GPGate) -> GPGate:
-        """With it, computed again."""
-        computed = gp_binary.with_inverse if gate.binary else gp.with_inverse
-        return gate._replace(process=computed(gate.process, gate.scores))
+        computed = gp_binary.with_inverse if flags[1] else gp.with_inverse
+        process = computed(gp.GP(hyperparameters, *stored), part["scores"])
+        return GPGate(process, part["scores"], warp, axes, *flags)
 
 
 def _option_moments(
@@ -203,7 +194,7 @@ def gp_means(
     contexts: Float[Array, "C S"],
     axes: Float[Array, "E Z"] | None = None,
 ) -> Float[Array, "O C"]:
-    """The mean alone: without the variance it costs N instead of N^2 per option and context."""
+    """The mean alone, which costs N instead of the variance's N^2 per option and context."""
     return _option_moments(process, options, kept, features, contexts, axes).mean
 
 
@@ -233,29 +224,3 @@ def returns_in_use(
     if gate.binary:
         return mean, deviation
     return jnp.minimum(mean, np.max(np.asarray(gate.scores)[np.asarray(gate.process.mask)])), deviation
-
-
-def expected_scores(
-    gate: GPGate,
-    options: LinearGaussian,
-    kept: Bool[Array, " O"],
-    features: Float[Array, "C F"],
-    contexts: Float[Array, "C S"],
-) -> Float[Array, "O C"]:
-    """What the gate expects of the options in use, in warped units: of their mean parameters where it is cautious."""
-    if gate.cautious:
-        return returns_in_use(gate, options, features, contexts)[0]
-    return gp_means(gate.process, options, kept, features, contexts, gate.axes)
-
-
-def expected_moments(
-    gate: GPGate,
-    options: LinearGaussian,
-    kept: Bool[Array, " O"],
-    features: Float[Array, "C F"],
-    contexts: Float[Array, "C S"],
-) -> tuple[Float[Array, "O C"], Float[Array, "O C"]]:
-    """As `expected_scores`, and the standard deviation of what is not known of it."""
-    if gate.cautious:
-        return returns_in_use(gate, options, features, contexts)
-    return gp_moments(gate.process, options, kept, features, contexts, gate.axes, of_return=False)

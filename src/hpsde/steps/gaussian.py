@@ -1,10 +1,13 @@
-"""Linear-Gaussian option policies and their weighted regression (paper, "Experimental Results").
+"""Gaussian option policies and their weighted regression (paper, "Experimental Results").
 
-    pi(xi | s, o) = N(xi | b_o + w_o^T phi(s), Sigma_o)
+    pi(xi | s, o) = N(xi | mu_o(s), Sigma_o),    mu_o(s) = b_o + w_o^T phi(s) + h_o(phi(s))
 
-Where parameters have bounds, the mean is that within them next to b_o + w_o^T phi(s), and the Gaussian is cut off at
-them, one parameter after the other: with Sigma = C C', parameter j given those before it is Gaussian with the mean m_j
-and the deviation C_jj, and is drawn from what of it lies between the bounds. So its density is known exactly,
+The paper's mean is linear in the features: h = 0. Other kinds of options add an h of their own (option_policies.py).
+All steps that move a mean (model_step.py, refinement.py, climbers.py) change b and w.
+
+Where parameters have bounds, the mean is clipped to them, and the Gaussian is truncated at them, one parameter after
+the other: with Sigma = C C', parameter j given those before it is Gaussian with the mean m_j and the standard deviation
+C_jj, and is drawn from the part between the bounds. So its density is known exactly,
 
     log pi = log N(xi | mu, Sigma) - sum_j log(Phi(b_j) - Phi(a_j)),   a_j = (low_j - m_j) / C_jj,  b_j alike.
 
@@ -14,7 +17,8 @@ never towards zero: shifting all parameters shifts the policy and nothing else.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -30,9 +34,20 @@ RIDGES = (1e-2, 1e-3, 1e-4, 1e-5)
 """From which the ridge is chosen, the strongest first."""
 
 
+class AddedMean(Protocol):
+    """What an option's mean adds to its linear part: a named tuple of arrays. With all of them 0, it adds 0."""
+
+    @property
+    def kind(self) -> str:
+        """The name of the `OptionPolicies` that fits it."""
+
+    def mean(self, features: Any, xp: Any) -> Any:
+        """h(phi) [N, D] of one option, computed by xp alone: jax.numpy, or numpy where the policy is in use."""
+
+
 class LinearGaussian(NamedTuple):
     """One option policy, or O of them with a leading axis: b [D], w [F, D], Sigma [D, D]; low and high [D]: the bounds
-    of the parameters, where they have any.
+    of the parameters, where they have any; h: what the mean adds to its linear part, None where it adds nothing.
     """
 
     b: Float[Array, "*O D"]
@@ -40,6 +55,7 @@ class LinearGaussian(NamedTuple):
     Sigma: Float[Array, "*O D D"]
     low: Float[Array, "*O D"] | None = None
     high: Float[Array, "*O D"] | None = None
+    h: Any = None
 
 
 def cut(options: LinearGaussian, limits: tuple[np.ndarray, np.ndarray] | None) -> LinearGaussian:
@@ -55,9 +71,28 @@ def where(which: np.ndarray, one: LinearGaussian, other: LinearGaussian) -> Line
     return jax.tree.map(lambda a, b: jnp.where(which.reshape(-1, *[1] * (a.ndim - 1)), a, b), one, other)
 
 
+def as_linear(options: LinearGaussian, like: LinearGaussian) -> LinearGaussian:
+    """Options that are linear in the features, in the form of others: with an h of 0, where those have one."""
+    count = len(options.b)
+    return options._replace(h=jax.tree.map(lambda part: jnp.zeros((count, *part.shape[1:]), part.dtype), like.h))
+
+
+def added(options: LinearGaussian, features: np.ndarray) -> np.ndarray:
+    """h_o(phi(s)) [O, N, D] for every option; where means are linear in the features, zeros that take no memory."""
+    if options.h is None:
+        return np.broadcast_to(0.0, (options.b.shape[0], len(features), options.b.shape[1]))
+    return np.asarray(_added(options.h, jnp.asarray(features)))
+
+
+def _added(h: Any, features: Array) -> Array:
+    return jax.vmap(lambda each: each.mean(features, jnp))(h)
+
+
 def means(options: LinearGaussian, features: Float[Array, "N F"]) -> Float[Array, "O N D"]:
-    """mu_o(s) = b_o + w_o^T phi(s) for every option, within the bounds."""
+    """mu_o(s) = b_o + w_o^T phi(s) + h_o(phi(s)) for every option, within the bounds."""
     free = options.b[:, None, :] + jnp.einsum("nf,ofd->ond", features, options.w)
+    if options.h is not None:
+        free = free + _added(options.h, features)
     if options.low is None or options.high is None:
         return free
     return jnp.clip(free, options.low[:, None, :], options.high[:, None, :])
@@ -67,6 +102,8 @@ def draw(key: Array, options: LinearGaussian, features: np.ndarray, which: np.nd
     """Parameters [N, D], each of one option `which` [N], with features [N, F]."""
     b, w, Sigma = (np.asarray(each) for each in options[:3])
     mean, C = b[which] + np.einsum("nf,nfd->nd", features, w[which]), np.linalg.cholesky(Sigma)[which]
+    if options.h is not None:
+        mean = mean + added(options, features)[which, np.arange(len(which))]
     if options.low is None or options.high is None:
         noise = normal_rows(key, len(which), b.shape[1])
         return mean + np.einsum("nij,nj->ni", C, noise)
@@ -80,7 +117,7 @@ def draw(key: Array, options: LinearGaussian, features: np.ndarray, which: np.nd
 
 
 def _draw_between(a: np.ndarray, b: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """A standard Gaussian between a and b, below which there is that share of it; however far out they lie."""
+    """The quantile at `share` of a standard Gaussian truncated to [a, b]; exact also far out in the tails."""
     turned = a > 0.0
     a, b = np.where(turned, -b, a), np.where(turned, -a, b)
     share = np.where(turned, 1.0 - share, share)
@@ -92,7 +129,21 @@ def _draw_between(a: np.ndarray, b: np.ndarray, share: np.ndarray) -> np.ndarray
 
 def project(options: LinearGaussian, P: Float[Array, "D K"]) -> LinearGaussian:
     """The policies of the combinations xi P of the parameters, which have no bounds."""
-    return LinearGaussian(options.b @ P, options.w @ P, P.T @ options.Sigma @ P)
+    h = None
+    if options.h is not None:
+        h = Projected(options.h, jnp.broadcast_to(P, (options.b.shape[0], *P.shape)))
+    return LinearGaussian(options.b @ P, options.w @ P, P.T @ options.Sigma @ P, h=h)
+
+
+class Projected(NamedTuple):
+    """h_o P of the combinations xi P of the parameters."""
+
+    h: Any
+    P: Float[Array, "*O D K"]
+
+    def mean(self, features: Any, xp: Any) -> Any:
+        """h(phi) P [N, K]."""
+        return self.h.mean(features, xp) @ self.P
 
 
 def log_density(
@@ -134,14 +185,17 @@ def fit(
     ridge: float | None,
     variance_floor: float,
     pseudo_samples: float | None = None,
+    fit_h: Callable[[Array, Array, Array], Any] | None = None,
 ) -> LinearGaussian:
     """Weighted ridge regression with sample weights d_i >= 0 (their scale does not matter).
 
     w = (Phi^T D Phi + ridge)^-1 Phi^T D Xi on centred data, Sigma = sum_i d_i e_i e_i^T / Z,
     Z = ((sum d)^2 - sum d^2) / sum d, e_i = xi_i - mu(s_i).
 
-    `ridge` None takes that of RIDGES whose error is least when each sample is left out in turn, e_i / (1 - h_i), h_i
-    being the sample's pull on its own mean; errors of a parameter count in deviations of its own.
+    `fit_h` gives h by features, parameters and weights that sum to 1; the regression is of what h leaves.
+
+    `ridge` None takes that of RIDGES whose error is least when each sample is left out in turn, e_i / (1 - p_i), p_i
+    being the sample's leverage on its own mean; errors of each parameter count in its own standard deviations.
 
     With fewer than 2 (D + 1) effective samples the correlations in Sigma are shrunk towards 0, or, however many there
     are, by `pseudo_samples` without correlation; variances never fall under `variance_floor`. `parameters` are in
@@ -150,6 +204,8 @@ def fit(
     total = jnp.maximum(jnp.sum(d), 1e-300)
     d = d / total
     effective = 1.0 / jnp.maximum(jnp.sum(d**2), 1e-300)
+    h = None if fit_h is None else fit_h(features, parameters, d)
+    parameters = parameters if h is None else parameters - h.mean(features, jnp)
     phi_mean, xi_mean = d @ features, d @ parameters
     phi, xi = features - phi_mean[None, :], parameters - xi_mean[None, :]
     gram, moment = effective * (phi.T * d[None, :]) @ phi, effective * (phi.T * d[None, :]) @ xi
@@ -176,4 +232,4 @@ def fit(
         trust = effective / (effective + pseudo_samples)
     diagonal = jnp.diag(jnp.diagonal(covariance))
     covariance = trust * covariance + (1.0 - trust) * diagonal + variance_floor * jnp.eye(size)
-    return LinearGaussian(xi_mean - phi_mean @ w, w, covariance)
+    return LinearGaussian(xi_mean - phi_mean @ w, w, covariance, h=h)

@@ -1,4 +1,4 @@
-"""The policy before anything is learned: where its parameters come from, and with what density."""
+"""The initial policy: how its parameters are drawn, and their density."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,8 +26,9 @@ GAINED = 0.9  # or at least so much of the way there from their median
 AGAINST = 0.005  # of the range: so near a bound is against it
 
 
-class StepInfo(NamedTuple):
-    """What a plot, a test or a doubt needs to know of one re-estimation.
+@dataclass(frozen=True)
+class StepInfo:
+    """What a plot, a test or a doubt needs to know of one learning step.
 
     explained: R^2 of the first rollouts, each predicted from all others. unexplored: share of the variance that is left
     between the first rollouts. maxima: solutions that the model shows. width: of the widest option, in kernel lengths.
@@ -35,12 +36,12 @@ class StepInfo(NamedTuple):
     options are narrow and none was born or died.
     """
 
-    ess: float
-    temperature: float
-    flattening: float
-    options_kept: int
-    lower_bound: float
-    warm: bool
+    options_kept: int = 0
+    ess: float = float("nan")
+    temperature: float = float("nan")
+    flattening: float = float("nan")
+    lower_bound: float = float("nan")
+    warm: bool = False
     born: tuple[int, ...] = ()
     died: tuple[int, ...] = ()
     explained: float = float("nan")
@@ -102,10 +103,10 @@ def judged(data: Data) -> np.ndarray:
 
 
 def best_of_first(data: Data, seen: Data) -> float:
-    """A return that a policy which has gained anything exceeds in the mean over the `judged` contexts: nearly the
-    modelled one that a tenth of the first rollouts exceed, after what the context alone adds.
+    """The mean return over the `judged` contexts that a policy must exceed to count as improved.
 
-    It is somewhat less: no policy exceeds a success that many first rollouts have.
+    It lies GAINED of the way from the median of the first rollouts to the BEST quantile of their modelled returns, not
+    at the quantile itself: where many first rollouts succeed, no policy exceeds it. The level of each context is added.
     """
     first = data.mask & data.initial
     if not first.any():

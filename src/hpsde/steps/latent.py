@@ -21,7 +21,8 @@ from hpsde.base.shapes import Array
 from hpsde.mixture import estimation as density
 from hpsde.mixture.eigenmaps import LaplacianEigenmaps
 from hpsde.mixture.estimation import Mixture
-from hpsde.steps import discovery, gaussian, landscape, valleys, weights
+from hpsde.steps import discovery, gaussian, valleys, weights
+from hpsde.steps import landscape as landscapes
 from hpsde.steps.configuration import LatentSettings
 from hpsde.steps.discovery import Found, Last
 from hpsde.steps.landscape import Landscape
@@ -93,26 +94,26 @@ class Shown(NamedTuple):
 
 
 @overload
-def show(data: Data, surveyed: Landscape) -> Shown: ...
+def show(data: Data, landscape: Landscape) -> Shown: ...
 @overload
-def show(data: Data, surveyed: Landscape | None) -> Shown | None: ...
-def show(data: Data, surveyed: Landscape | None) -> Shown | None:
+def show(data: Data, landscape: Landscape | None) -> Shown | None: ...
+def show(data: Data, landscape: Landscape | None) -> Shown | None:
     """The landscape given these rollouts, where there is one."""
-    if surveyed is None:
+    if landscape is None:
         return None
-    process, chosen = conditioned(data, surveyed)
-    axes = landscape.axes_of(surveyed, data.joint.shape[1])
-    highest = float(landscape.scores_of(surveyed, data.advantages[chosen]).max())
-    if surveyed.binary:  # n rollouts cannot show higher log odds than that all of n succeed
+    process, chosen = conditioned(data, landscape)
+    axes = landscapes.axes_of(landscape, data.joint.shape[1])
+    highest = float(landscapes.scores_of(landscape, data.advantages[chosen]).max())
+    if landscape.binary:  # n rollouts cannot show higher log odds than that all of n succeed
         highest = float(np.log(len(chosen) + 1.0))
-    L = jnp.asarray(surveyed.view.L)
-    return Shown(valleys.Model(process, jnp.asarray(axes), L, surveyed.temperature, highest), chosen)
+    L = jnp.asarray(landscape.view.L)
+    return Shown(valleys.Model(process, jnp.asarray(axes), L, landscape.temperature, highest), chosen)
 
 
 def find_solutions(
     key: Array,
     data: Data,
-    surveyed: Landscape,
+    landscape: Landscape,
     shown: Shown,
     fresh: bool,
     importance: weights.ImportanceWeights,
@@ -122,7 +123,7 @@ def find_solutions(
     """The solutions that the landscape shows; `fresh` says that it is another than the last time."""
     process, chosen = shown.model.process, shown.chosen
     rng = _generator(key)
-    given, _ = _samples(key, rng, data, surveyed, process, np.asarray(importance.weights), last, settings)
+    given, _ = _samples(key, rng, data, landscape, process, np.asarray(importance.weights), last, settings)
     size = data.contexts.shape[1]
     usable = np.flatnonzero(data.mask)
     anchors = usable[gp.spread_subset(len(usable), discovery.ANCHORS if size else 1)]
@@ -131,7 +132,7 @@ def find_solutions(
         given,
         (data.contexts[anchors], data.features[anchors]),
         shown.model,
-        surveyed.view,
+        landscape.view,
         last,
         fresh,
         settings.max_options,
@@ -139,28 +140,28 @@ def find_solutions(
     )
     first = np.flatnonzero(data.initial[chosen])
     found = found._replace(
-        unexplored=landscape.unexplored(surveyed, process, first),
-        explained=landscape.explained(surveyed, process, data.advantages[chosen[first]], first),
+        unexplored=landscapes.unexplored(landscape, process, first),
+        explained=landscapes.explained(landscape, process, data.advantages[chosen[first]], first),
     )
     return as_found(data, found)._replace(new=True)
 
 
 def choose_features(
-    key: Array, data: Data, surveyed: Landscape, candidates: Sequence[np.ndarray], settings: LatentSettings
+    key: Array, data: Data, landscape: Landscape, candidates: Sequence[np.ndarray], settings: LatentSettings
 ) -> int:
-    """Which features [N, F] of the rollouts' contexts, the fewest first, suit the solutions that the landscape shows.
+    """Model selection: which of the candidate features [N, F], the fewest first, suit the landscape's solutions.
 
-    The likeliest for its samples under a mixture of option policies, by the bound: features that the solutions do not
-    need cost more than they gain. But the samples are wider than the options will be and hide a slight bend, and noise
-    bends the landscape itself: the second are taken unless others gain SLIGHT nats on them. Features that have too few
-    rollouts for each number of an option are not considered.
+    Candidates are compared by the evidence lower bound of a mixture of option policies on samples of the landscape, so
+    that superfluous features cost more than they gain. But the samples are wider than the options will be, which hides
+    a slight bend, and noise bends the landscape: the second candidate is taken unless another is better by SLIGHT nats.
+    Candidates with too few rollouts for each of an option's numbers are not considered.
     """
-    process, _ = conditioned(data, surveyed)
+    process, _ = conditioned(data, landscape)
     share = data.mask / data.mask.sum()
-    given, rows = _samples(key, _generator(key), data, surveyed, process, share, None, settings)
+    given, rows = _samples(key, _generator(key), data, landscape, process, share, None, settings)
     enough = [each.shape[1] + 1 <= data.mask.sum() / PER_NUMBER for each in candidates]
     bounds = [
-        discovery.evidence(_generator(key), given._replace(features=each[rows]), surveyed.view, settings.max_options)
+        discovery.evidence(_generator(key), given._replace(features=each[rows]), landscape.view, settings.max_options)
         for place, each in enumerate(candidates)
         if place == 0 or all(enough[: place + 1])
     ]
@@ -169,12 +170,12 @@ def choose_features(
 
 
 def with_features(
-    key: Array, data: Data, surveyed: Landscape | None, candidates: Sequence[np.ndarray], settings: LatentSettings
+    key: Array, data: Data, landscape: Landscape | None, candidates: Sequence[np.ndarray], settings: LatentSettings
 ) -> tuple[Data, int | None]:
     """The rollouts with the features that suit the solutions, and which these are; None: there was no choice."""
-    if surveyed is None or not candidates:
+    if landscape is None or not candidates:
         return data, None
-    chosen = choose_features(key, data, surveyed, candidates, settings)
+    chosen = choose_features(key, data, landscape, candidates, settings)
     return data._replace(features=candidates[chosen]), chosen
 
 
@@ -186,7 +187,7 @@ def _samples(
     key: Array,
     rng: np.random.Generator,
     data: Data,
-    surveyed: Landscape,
+    landscape: Landscape,
     process: gp.GP,
     share: np.ndarray,
     last: Last | None,
@@ -194,25 +195,25 @@ def _samples(
 ) -> tuple[discovery.Given, np.ndarray]:
     """Samples of the landscape, and the rows of the rollouts whose contexts they are in."""
     size = data.contexts.shape[1]
-    count = max(landscape.SAMPLES, landscape.PER_OPTION * settings.max_options)
+    count = max(landscapes.SAMPLES, landscapes.PER_OPTION * settings.max_options)
     rows, starts = chain_starts(rng, data, share, last, count)
-    moved, scores = landscape.sample(
-        key, surveyed, process, starts, size, surveyed.temperature, data.range or data.limits, data.range is not None
+    moved, scores = landscapes.sample(
+        key, landscape, process, starts, size, landscape.temperature, data.range or data.limits, data.range is not None
     )
     # Clip at the best known score, so that samples do not abandon the weaker solution.
-    counts = sample_counts(data, rows, np.minimum(scores, surveyed.warp.scores[-1]), surveyed.temperature, settings)
-    axes = landscape.axes_of(surveyed, moved.shape[1])
-    lengths = np.minimum(np.exp(np.asarray(surveyed.hyperparameters.log_lengths)), 1.0)
+    counts = sample_counts(data, rows, np.minimum(scores, landscape.warp.scores[-1]), landscape.temperature, settings)
+    axes = landscapes.axes_of(landscape, moved.shape[1])
+    lengths = np.minimum(np.exp(np.asarray(landscape.hyperparameters.log_lengths)), 1.0)
     coordinates = np.roll(moved, -size, axis=1) @ axes.T / lengths
     given = discovery.Given(moved[:, :size], moved[:, size:], data.features[rows], scores, counts, coordinates)
     return given, rows
 
 
-def conditioned(data: Data, surveyed: Landscape) -> tuple[gp.GP, np.ndarray]:
+def conditioned(data: Data, landscape: Landscape) -> tuple[gp.GP, np.ndarray]:
     """The landscape's process given the rollouts, and the numbers of those that it sees."""
-    chosen = landscape.choose(data.initial, data.mask)
+    chosen = landscapes.choose(data.initial, data.mask)
     size = data.contexts.shape[1]
-    return landscape.condition(surveyed, data.joint, size, data.advantages, chosen, len(data.mask)), chosen
+    return landscapes.condition(landscape, data.joint, size, data.advantages, chosen, len(data.mask)), chosen
 
 
 def as_found(data: Data, found: Found) -> Latent:
@@ -277,7 +278,7 @@ def estimate_density(
 ) -> Latent:
     """The paper's form: joint Gaussians over the weighted rollouts, or over their Laplacian eigenmap.
 
-    Weights are counts: what they sum to is what the data weigh.
+    Weights are counts: their sum is the sample size that the prior is weighed against.
     """
     points = data.joint
     if settings.density.embedding_dimensions:
@@ -312,5 +313,5 @@ _log_responsibilities = jax.jit(density.log_responsibilities)
 
 
 def _assigned(responsibilities: np.ndarray) -> np.ndarray:
-    """All of a sample [O, N] for its likeliest option."""
+    """Hard assignment [O, N]: 1 for the likeliest option of each sample, 0 for the others."""
     return (np.arange(len(responsibilities))[:, None] == responsibilities.argmax(axis=0)).astype(float)

@@ -25,7 +25,7 @@ def features(contexts: np.ndarray) -> np.ndarray:
 
 
 def none(context_size: int) -> np.ndarray:
-    """The coefficients of no level."""
+    """The coefficients of a level of 0."""
     return np.zeros(1 + 2 * context_size)
 
 

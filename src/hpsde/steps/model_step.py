@@ -56,7 +56,7 @@ def improve(
         phi = features[at]
         middle = jnp.mean(phi, axis=0)
         C = jnp.linalg.cholesky(option.Sigma)
-        means = gaussian.means(LinearGaussian(option.b[None], option.w[None], option.Sigma[None]), phi)[0]
+        means = gaussian.means(jax.tree.map(lambda part: part[None], option._replace(low=None, high=None)), phi)[0]
         centred, mu, s, factor, low, high = single(
             (phi - middle[None, :], means, contexts[at], C, option.low, option.high)
         )

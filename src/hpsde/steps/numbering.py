@@ -1,4 +1,4 @@
-"""What options are called, from their birth to their death."""
+"""Numbers of the options, from their birth to their death."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hpsde.steps.state import State
 
 
 class Numbers(NamedTuple):
-    """What each slot's option is called [O] (0: there is none), and what those born and those that died are called."""
+    """The number of each slot's option [O] (0: none), and the numbers of the options that were born and that died."""
 
     of_slots: np.ndarray
     born: tuple[int, ...]

@@ -5,15 +5,16 @@ An update (update.py) maps an option's samples to their weights d [N]; the optio
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from hpsde.base.groups import Group, setting
 from hpsde.base.shapes import Array, Bool, Float
 from hpsde.steps import gaussian
 from hpsde.steps.gaussian import LinearGaussian
+from hpsde.steps.option_policies import OptionPolicies
 from hpsde.steps.reps import REPS
 from hpsde.steps.rwr import RWR
 from hpsde.steps.update import OptionUpdate
@@ -21,29 +22,16 @@ from hpsde.steps.update import OptionUpdate
 UPDATES = (REPS, RWR)  # a new update is a file and a line here
 
 
-@dataclass(frozen=True)
-class Options(Group):
-    """The options' policies, after their policy search."""
+class Options(OptionPolicies, name="linear"):
+    """Means are linear in the features, as in the paper."""
 
-    ridge: float | None = setting(
-        None,
-        "Ridge of the options' regression; by default that with which samples left out are predicted best.",
-        low=1e-12,
-        high=1e6,
-    )
-    model_step: bool = setting(
-        True, "After its policy search an option's mean moves uphill on the modelled return; False is the paper's."
-    )
-    refine: bool = setting(
-        True,
-        "At last an option moves to the optimum of a local model of the return, and explores where that may be; False "
-        "is the paper's.",
-    )
-    whitening: bool = setting(
-        True,
-        "Parameters that are nearly combinations of one another in the first rollouts are learned along their "
-        "principal axes, each in units of its standard deviation; parameters that are not are scaled alone.",
-    )
+
+OPTIONS = (Options,)  # a new kind of options is a file and a line here
+
+
+def known_options() -> dict[str, type[OptionPolicies]]:
+    """The kinds of options of this package and those that were defined elsewhere, by name."""
+    return OptionPolicies.known
 
 
 def fit_options(
@@ -58,6 +46,7 @@ def fit_options(
     update: OptionUpdate,
     ridge: float | None,
     variance_floor: float,
+    fit_h: Callable[..., Any] | None = None,
 ) -> LinearGaussian:
     """The policy of every kept option; the others are standard Gaussians that nobody asks for.
 
@@ -68,9 +57,10 @@ def fit_options(
 
     def train(q: Array, t: Array) -> LinearGaussian:
         d = update.sample_weights(returns, matched, q, t, update.support * (count + 1))
-        return gaussian.fit(features, parameters, d, ridge=ridge, variance_floor=variance_floor)
+        return gaussian.fit(features, parameters, d, ridge=ridge, variance_floor=variance_floor, fit_h=fit_h)
 
     def skip(q: Array, t: Array) -> LinearGaussian:
-        return LinearGaussian(jnp.zeros(size), jnp.zeros((count, size)), jnp.eye(size))
+        nothing = jax.tree.map(lambda part: jnp.zeros(part.shape, part.dtype), jax.eval_shape(train, q, t))
+        return nothing._replace(Sigma=jnp.eye(size))
 
     return jax.lax.map(lambda option: jax.lax.cond(option[0], train, skip, option[1], option[2]), (kept, base, target))

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from hpsde.steps import discovery
+from hpsde.steps import discovery, gaussian
 from hpsde.steps.gaussian import LinearGaussian
 
 FEWEST, MORE = 1.5, 1.6  # rollouts for each number of the local model: so many at least, and by this factor more
@@ -93,21 +93,37 @@ def refine(
     """The options refined by the rollouts that belong to them [O, N], in contexts in which they are good [O, N].
 
     last: the options as they were before, those `old` [O]. everywhere [M, F]: features of all contexts.
+
+    It is b and w that move: what an option's mean adds to them, h, is taken off the parameters.
     """
     b, w, Sigma = (np.array(each) for each in options[:3])
+    h, h_everywhere = (gaussian.added(options, each) for each in (features, everywhere))
+    h_last = None if last is None else gaussian.added(last, everywhere)
     for o in np.flatnonzero(kept & np.any(belongs & good, axis=1)).tolist():
         rows = np.flatnonzero(good[o])
-        before = _one(last, o) if last is not None and old[o] else None
-        arrays = features[rows], parameters[rows], returns[rows], belongs[o, rows], everywhere
+        before = None
+        if last is not None and h_last is not None and old[o]:
+            before = _with_added(_one(last, o), everywhere, h_last[o] - h_everywhere[o])
+        arrays = features[rows], parameters[rows] - h[o, rows], returns[rows], belongs[o, rows], everywhere
         one = refine_one(_one(options, o), before, *arrays)
         if options.low is not None and options.high is not None:
-            one = to_bounds(one, np.asarray(options.low)[o], np.asarray(options.high)[o], *arrays)
+            low, high = (np.asarray(each)[o] for each in (options.low, options.high))
+            one = to_bounds(one, low, high, *arrays, h[o, rows], h_everywhere[o])
         b[o], w[o], Sigma[o], *_ = one
     return options._replace(b=jnp.asarray(b), w=jnp.asarray(w), Sigma=jnp.asarray(Sigma))
 
 
 def _one(options: LinearGaussian, o: int) -> LinearGaussian:
     return LinearGaussian(*(np.asarray(part)[o] for part in options[:3]))
+
+
+def _with_added(option: LinearGaussian, features: np.ndarray, more: np.ndarray) -> LinearGaussian:
+    """The option with what is nearest to `more` [M, D] in contexts of these features [M, F] added to its mean."""
+    if not np.any(more):
+        return option
+    design = np.concatenate([np.ones((len(features), 1)), features], axis=1)
+    slopes = np.linalg.lstsq(design, more, rcond=None)[0]
+    return option._replace(b=option.b + slopes[0], w=option.w + slopes[1:])
 
 
 def refine_one(
@@ -153,16 +169,21 @@ def to_bounds(
     returns: np.ndarray,
     own: np.ndarray,
     everywhere: np.ndarray,
+    h: np.ndarray,
+    h_everywhere: np.ndarray,
 ) -> LinearGaussian:
     """The option on those of its bounds [D] that are near and towards which its own nearest rollouts grow better, where
     it is small enough for a slope to tell.
+
+    h [N, D], h_everywhere [M, D]: what its mean adds to its linear part, and what was taken off the parameters.
 
     There the optimum is no place at which the slope vanishes. On the bound the option is narrower: that the slope is as
     it was, its next rollouts must show.
     """
     features = discovery.fit_features(phi[own])
     deviation = np.sqrt(np.diagonal(option.Sigma))
-    x = (parameters[own] - np.clip(option.b + phi[own] @ option.w, low, high)) / deviation
+    x = parameters[own] + h[own] - np.clip(option.b + phi[own] @ option.w + h[own], low, high)
+    x = x / deviation
     A = np.concatenate([features(phi[own]), x], axis=1)
     count = int(2.0 * FEWEST * A.shape[1]) + 2
     if len(A) < count:
@@ -171,12 +192,14 @@ def to_bounds(
     fit = _regress(A[nearest], returns[own][nearest])
     slope, error = (each[-len(low) :] for each in (fit.coefficients, np.sqrt(fit.variance * np.diagonal(fit.inverse))))
     bound = np.where(slope > 0.0, high, low)
-    mean = np.clip(option.b + everywhere @ option.w, low, high)
+    mean = np.clip(option.b + everywhere @ option.w + h_everywhere, low, high)
     near = (deviation <= SMALL) & np.all(np.abs(bound - mean) <= NEAR * deviation, axis=0)
     there = near & (np.abs(slope) > SIGNIFICANT * error)
     narrower = np.where(there, NARROWER, 1.0)
     Sigma = option.Sigma * narrower[:, None] * narrower[None] + NARROWEST**2 * np.eye(len(low))
-    b, w = np.where(there, bound, option.b), np.where(there, 0.0, option.w)
+    # Beyond the bound by all that h takes back: the mean is clipped.
+    beyond = bound + np.sign(slope) * np.max(np.abs(h_everywhere), axis=0)
+    b, w = np.where(there, beyond, option.b), np.where(there, 0.0, option.w)
     return LinearGaussian(*(jnp.asarray(each) for each in (b, w, Sigma)))
 
 
@@ -296,7 +319,7 @@ def _median(values: np.ndarray, weights: np.ndarray) -> float:
 def _information(
     coefficients: np.ndarray, covariance: np.ndarray, Q: np.ndarray, size: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What is known of the optimum phi~' d: the precision J of d [F + 1, D] as a vector, J d, and W / noise."""
+    """Information on the optimum phi~' d: the precision J of d [F + 1, D] as a vector, J d, and W / noise."""
     count = len(Q)
     linear, quadratic = slice(count, count * (1 + size)), slice(count * (1 + size), None)
     i, j = np.triu_indices(size)

@@ -1,4 +1,4 @@
-"""Options at the optima of local models of the return (refinement.py): in which contexts, and whether they rise."""
+"""Refinement of the options (refinement.py): in which contexts, and only where the modelled return does not fall."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def option_heights(
 
 
 def good_contexts(heights: np.ndarray, mask: np.ndarray, model: valleys.Model) -> np.ndarray:
-    """In which rollouts' contexts each option is nearly as good, beside the best, as anywhere [O, N].
+    """The rollouts' contexts [O, N] in which an option lags behind the best one hardly more than in its best context.
 
-    By the landscape, which keeps the view of the first rollouts. The gate's process resolves the best returns ever more
-    finely: to it, what an option has still to gain looks like a context in which it is no good.
+    The landscape decides, as its scale stays that of the first rollouts. The gate's process resolves the best returns
+    ever more finely, and would take every option that can still improve for a bad one.
     """
     best = np.minimum(heights.max(axis=0), model.highest)
     tolerance = discovery.tolerance(best, model.temperature, float(model.process.mean))

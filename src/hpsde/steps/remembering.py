@@ -1,4 +1,4 @@
-"""What of a learning step the next one needs, also where that has another number of slots for options."""
+"""What the next learning step needs of this one, also where `max_options` changes in between."""
 
 from __future__ import annotations
 

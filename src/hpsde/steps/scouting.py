@@ -25,7 +25,8 @@ from scipy.spatial import KDTree
 
 from hpsde import gp
 from hpsde.base.padding import pad_rows, padded_size
-from hpsde.steps import climbing, landscape
+from hpsde.steps import climbing
+from hpsde.steps import landscape as landscapes
 from hpsde.steps.discovery import tolerance
 from hpsde.steps.landscape import Landscape
 
@@ -48,13 +49,15 @@ class Scouts(NamedTuple):
     worth: np.ndarray
 
 
-def choose(surveyed: Landscape, process: gp.GP, contexts: np.ndarray, drawn: np.ndarray, options: np.ndarray) -> Scouts:
+def choose(
+    landscape: Landscape, process: gp.GP, contexts: np.ndarray, drawn: np.ndarray, options: np.ndarray
+) -> Scouts:
     """Scouts in standardised contexts [n, S] from drawn parameters [n, P, D], beside the options' means [O, n, D]."""
-    best = _predict(surveyed, process, np.tile(contexts, (len(options), 1)), options.reshape(-1, options.shape[2]))[0]
+    best = _predict(landscape, process, np.tile(contexts, (len(options), 1)), options.reshape(-1, options.shape[2]))[0]
     best, count = best.reshape(len(options), -1).max(axis=0), drawn.shape[1]
-    flat = _predict(surveyed, process, np.repeat(contexts, count, axis=0), drawn.reshape(-1, drawn.shape[2]))
+    flat = _predict(landscape, process, np.repeat(contexts, count, axis=0), drawn.reshape(-1, drawn.shape[2]))
     mean, deviation = (each.reshape(-1, count) for each in flat)
-    least = best - tolerance(best, surveyed.temperature, float(process.mean))
+    least = best - tolerance(best, landscape.temperature, float(process.mean))
     highest = mean + DOUBT * deviation
     possible = (mean < least[:, None]) & (highest >= least[:, None])
     return Scouts(np.where(possible, highest, -np.inf).argmax(axis=1), possible.any(axis=1))
@@ -81,12 +84,12 @@ def likeliest(
 
 
 def _predict(
-    surveyed: Landscape, process: gp.GP, contexts: np.ndarray, parameters: np.ndarray
+    landscape: Landscape, process: gp.GP, contexts: np.ndarray, parameters: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean and deviation [N] of the modelled score."""
     z = np.concatenate([parameters, contexts], axis=1)
     rows = padded_size(len(z))
-    mean, variance = _moments(process, jnp.asarray(pad_rows(z @ landscape.axes_of(surveyed, z.shape[1]).T, rows)))
+    mean, variance = _moments(process, jnp.asarray(pad_rows(z @ landscapes.axes_of(landscape, z.shape[1]).T, rows)))
     return np.asarray(mean)[: len(z)], np.sqrt(np.maximum(np.asarray(variance)[: len(z)], 0.0))
 
 

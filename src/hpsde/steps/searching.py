@@ -1,4 +1,4 @@
-"""When solutions are sought, and by which density estimation (latent.py has these)."""
+"""When to search for solutions, and by which density estimation (latent.py)."""
 
 from __future__ import annotations
 
@@ -45,5 +45,5 @@ def find_options(
 
 
 def is_due(data: Data, found: Found, searched: int) -> bool:
-    """Whether solutions are to be sought again: there are more rollouts, or the last search has changed something."""
+    """Whether to search for solutions again: there are more rollouts, or the last search changed something."""
     return bool(np.any(found.born | found.died | found.absent)) or int(data.mask.sum()) >= SEARCH_GROWTH * searched

@@ -17,6 +17,7 @@ from hpsde.steps.configuration import TrainingSettings
 from hpsde.steps.gaussian import LinearGaussian
 from hpsde.steps.landscape import Landscape, signal
 from hpsde.steps.latent import Latent
+from hpsde.steps.option_policies import check_added
 from hpsde.steps.refinement import NOISE_SHARE
 from hpsde.steps.rollouts import NEWEST, Data
 from hpsde.steps.state import State
@@ -26,7 +27,9 @@ LEAST_EFFECTIVE = 5.0  # samples that an option's policy search needs; with fewe
 WIDEST = 0.5  # exploration that noise asks for, in kernel lengths
 VARIANCE_FLOOR = 1e-6  # least variance of an option, in units of the first rollouts' variance
 
-_fit_options = functools.partial(jax.jit, static_argnames=("update", "ridge", "variance_floor"))(options.fit_options)
+_fit_options = functools.partial(jax.jit, static_argnames=("update", "ridge", "variance_floor", "fit_h"))(
+    options.fit_options
+)
 
 
 def train_options(
@@ -50,15 +53,18 @@ def train_options(
         update=settings.update,
         ridge=settings.options.ridge,
         variance_floor=VARIANCE_FLOOR,
+        fit_h=settings.options.fit_h,
     )
+    check_added(policies, data.features)
     if settings.density.kind != "options":
         return policies
     if found.found is None:
         wide = jnp.broadcast_to(jnp.eye(data.parameters.shape[1]), policies.Sigma.shape)
-        return LinearGaussian(jnp.zeros_like(policies.b), jnp.zeros_like(policies.w), wide)
+        nothing = LinearGaussian(jnp.zeros_like(policies.b), jnp.zeros_like(policies.w), wide)
+        return gaussian.as_linear(nothing, policies)
     few = found.kept & (total**2 < LEAST_EFFECTIVE * np.sum(weighted**2, axis=1))
     few |= found.kept & ~(total > 1e-300)
-    own = discovery.component_policies(found.found, settings.max_options)
+    own = gaussian.as_linear(discovery.component_policies(found.found, settings.max_options), policies)
     if state.found is not None and state.options is not None:
         own = gaussian.where(found.found.born, own, gaussian.cut(state.options, None))
     return gaussian.where(few, own, policies)
@@ -82,11 +88,11 @@ def widen_options(
 def explored(
     data: Data, seen: Data, responsibilities: np.ndarray, landscape: Landscape, surface: Surface
 ) -> np.ndarray:
-    """Covariance [O, D, D] that an option explores with at least: over a way on which the return changes by a share of
-    its noise, up to WIDEST kernel lengths.
+    """The least covariance [O, D, D] of an option's exploration: so wide that the return changes by a share of its
+    noise, at most WIDEST kernel lengths.
 
-    Over a much shorter way nothing is learned. What the process takes for noise may be a rough return: noise is no more
-    than what an option's newest rollouts differ from the model by.
+    Narrower exploration learns nothing. As the process may take a rough return for noise, the noise is limited to the
+    residuals of the option's newest rollouts.
     """
     hyperparameters = surface.process.hyperparameters
     noise = 0.0 if surface.binary else float(jnp.exp(hyperparameters.log_noise - hyperparameters.log_signal))

@@ -32,7 +32,7 @@ class OptionUpdate(Strategy, family="update"):
     )
 
     def kept_means(self, features: np.ndarray, contexts: np.ndarray) -> np.ndarray:
-        """What of the samples [N, M] is handed on as `features`: of what the weights may keep the mean."""
+        """What `sample_weights` gets as `features` [N, M]: numbers whose weighted mean it may preserve."""
         return features
 
     def sample_weights(

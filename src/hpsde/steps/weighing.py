@@ -49,7 +49,7 @@ _importance_weights = functools.partial(jax.jit, static_argnames=("baseline", "f
 
 
 def wanted_ess(data: Data) -> float:
-    """Effective samples to leave: a share of the rollouts, but where they are few some for every dimension."""
+    """The wanted effective sample size: a share of the rollouts, but at least some for every dimension."""
     count = float(data.mask.sum())
     dimensions = data.contexts.shape[1] + data.parameters.shape[1]
     return max(LEAST_ESS * count, min(LEAST_PER_NUMBER * (dimensions + 1), MOST_LEAST * count))

@@ -135,10 +135,10 @@ def importance_weights(
 
 
 def truncated(weights: Float[Array, " N"], most: float) -> tuple[Float[Array, " N"], Float[Array, ""]]:
-    """Weights (sum 1) of which none was above `most`, and their effective sample size (Ionides 2008).
+    """Weights truncated at `most` and normalised again, and their effective sample size (Ionides 2008).
 
-    A rollout where no policy was likely to be may alone have a tenth of the weight: it says little of the density, and
-    makes the others few.
+    A single rollout that no policy was likely to make may have a tenth of the weight: it says little of the density and
+    lowers the effective sample size.
     """
     cut = jnp.minimum(weights, most)
     share = cut / jnp.sum(cut)

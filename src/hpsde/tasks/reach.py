@@ -228,14 +228,14 @@ def _families(parts: Geometry) -> tuple[np.ndarray, np.ndarray]:
 
 
 @double_precision
-def nearest_angles(arm: Arm, start: Any, goals: Any, steps: int = 8) -> np.ndarray:
+def nearest_angles(arm: Arm, start: Any, goals: Any) -> np.ndarray:
     """Angles [N, J] that bring the flange to goals [N, 3], reached from `start` [J] by the shortest steps.
 
-    Gauss-Newton: q <- q + J^T (J J^T)^-1 (goal - flange(q)), J the Jacobian of the flange's position.
+    Eight steps of Gauss-Newton: q <- q + J^T (J J^T)^-1 (goal - flange(q)), J the Jacobian of the flange's position.
     """
     points = check_rows("goals", goals, 3)
     q = np.repeat(check_rows("start", [start], len(arm.joints), rows=1), len(points), axis=0)
-    for _ in range(steps):
+    for _ in range(8):
         flange, jacobian = _linearised(arm, pad_rows(q, padded_size(len(q))))
         J = np.asarray(jacobian)[: len(q)]
         gap = (points - np.asarray(flange)[: len(q)])[..., None]
