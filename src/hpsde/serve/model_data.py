@@ -20,8 +20,9 @@ from hpsde.steps.features import LOW, Custom, SquaredExponential
 def model_data(policy: HierarchicalPolicy) -> dict[str, Any] | None:
     """All that a page needs to evaluate the policy in any context; None where it has code of the user's own."""
     gate, units, options = policy.acting.gate, policy.units, policy.acting.options
-    known = policy.options_kind == LINEAR and isinstance(gate, GPInUse | SoftmaxInUse | MarginalInUse)
-    if isinstance(policy.features, Custom) or not known:
+    if policy.options_kind != LINEAR or isinstance(policy.features, Custom):
+        return None
+    if not isinstance(gate, GPInUse | SoftmaxInUse | MarginalInUse):
         return None
     tried = None if policy.tried is None else np.asarray(policy.tried)[policy.kept]
     allowed = tried if tried is not None and tried.any() else np.ones(len(options.b), dtype=bool)
