@@ -22,7 +22,7 @@ from hpsde.gp.likelihood import ValueAndGradient, jax_likelihood
 from hpsde.gp.model import KERNELS, Hyperparameters
 
 _BACKENDS = {"lapack": lapack_likelihood, "jax": jax_likelihood}
-_GOLDEN_RATIO = 0.5 * (5.0**0.5 - 1.0)
+GOLDEN_RATIO = 0.5 * (5.0**0.5 - 1.0)
 NEWEST = 0.75  # of the points that are chosen
 # The default start, in spreads of the data: lengths per sqrt(Z), signal, noise.
 _START = (0.5, 1.0, 0.3)
@@ -76,7 +76,7 @@ def spread_subset(n: int, size: int) -> np.ndarray:
     """
     if size >= n:
         return np.arange(n)
-    return np.sort(np.argsort(np.arange(n) * _GOLDEN_RATIO % 1.0, kind="stable")[:size])
+    return np.sort(np.argsort(np.arange(n) * GOLDEN_RATIO % 1.0, kind="stable")[:size])
 
 
 def fitting_subset(n: int, size: int) -> np.ndarray:

@@ -35,7 +35,7 @@ from hpsde.steps import initial as initial_policies
 from hpsde.steps import state as steps_state
 from hpsde.steps.rollouts import Units
 
-FORMAT, VERSION = "hpsde-learner", 15
+FORMAT, VERSION = "hpsde-learner", 16
 LARGEST_EMPTY = 1_000_000
 """The most rows or columns of an array without a number."""
 
