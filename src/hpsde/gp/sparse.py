@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import blas, cholesky, solve_triangular
 
 from hpsde.base.padding import pad_rows
 from hpsde.base.precision import double_precision
@@ -37,8 +37,9 @@ from hpsde.gp.model import GP, Hyperparameters
 MOST = 4096  # points that the others speak by
 BLOCK = 2048  # points that are looked at at once
 CANDIDATES = 8192  # points that the m are chosen from
-LEAST = 512  # of them that are looked at at once, at least
-SURE = 0.01  # of the noise variance: a point with less variance than that is known by the others
+AT_ONCE = 512  # of these
+SURE = 0.1  # of the noise variance: a point with less variance than that is known by the others
+LOOKED_AT = 1024  # points that are compared with what the process says of them
 
 
 class Missed(NamedTuple):
@@ -48,6 +49,13 @@ class Missed(NamedTuple):
     beta: np.ndarray  # [n] residual over variance
     precision: np.ndarray  # [n] 1 / variance
     noise: np.ndarray  # [n] lambda
+
+
+class _Chosen(NamedTuple):
+    """The points by which the others speak: their numbers [m], and L of their covariance and the jitter."""
+
+    rows: np.ndarray
+    L: np.ndarray
 
 
 class _Kernel:
@@ -92,21 +100,20 @@ def condition_sparse(
     """
     kernel = _Kernel(hyperparameters, np.mean(z, axis=0))
     chosen = choose_inducing(kernel, z, y, most)
-    points = kernel.scaled(z[chosen])
-    L = kernel.factor(points)
-    L_inverse = solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False)
-    A, b = np.zeros_like(L), np.zeros(len(L))
+    points, m = kernel.scaled(z[chosen.rows]), len(chosen.rows)
+    L_inverse = solve_triangular(chosen.L, np.eye(m), lower=True, check_finite=False)
+    A, b = np.eye(m), np.zeros(m)
     for part in _parts(len(z)):
         v, noise = _seen(kernel, L_inverse, kernel(kernel.scaled(z[part]), points))
         v /= np.sqrt(noise)[:, None]
         A += v.T @ v
         b += v.T @ (y[part] / np.sqrt(noise))
-    C = cholesky(A + np.eye(len(A)), lower=True, overwrite_a=True, check_finite=False)
+    C = cholesky(A, lower=True, check_finite=False)
     W = solve_triangular(C, L_inverse, lower=True, check_finite=False)  # W'W = L^-T (I + A)^-1 L^-1
     beta = W.T @ solve_triangular(C, b, lower=True, check_finite=False)
     B = L_inverse.T @ L_inverse - W.T @ W
     missed = _missed(kernel, L_inverse, W, beta, points, z, y, looked)
-    return _process(hyperparameters, kernel, points, beta, B, size), chosen, missed
+    return _process(hyperparameters, kernel, points, beta, B, size), chosen.rows, missed
 
 
 def _parts(n: int) -> Iterator[slice]:
@@ -116,7 +123,8 @@ def _parts(n: int) -> Iterator[slice]:
 
 def _seen(kernel: _Kernel, L_inverse: np.ndarray, k: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """v_i and lambda_i of points with covariances k [n, m]."""
-    v = k @ L_inverse.T
+    # L^-1 K_mn in place: the transposed view is in Fortran's order.
+    v = blas.dtrmm(1.0, L_inverse.T, k.T, lower=0, trans_a=1, overwrite_b=1).T
     left = kernel.signal_variance + kernel.jitter - np.sum(v**2, axis=1)
     return v, kernel.noise_variance + np.maximum(left, kernel.jitter)
 
@@ -136,9 +144,9 @@ def _missed(
     for part in _parts(len(looked)):
         rows = looked[part]
         k = kernel(kernel.scaled(z[rows]), points)
+        residual, known = y[rows] - k @ beta, np.sum((k @ W.T) ** 2, axis=1)
         noise = _seen(kernel, L_inverse, k)[1]
-        precision = 1.0 / noise - np.sum((k @ W.T) ** 2, axis=1) / noise**2
-        parts.append(((y[rows] - k @ beta) / noise, precision, noise))
+        parts.append((residual / noise, 1.0 / noise - known / noise**2, noise))
     return Missed(looked, *(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
@@ -154,49 +162,64 @@ def _process(
     return GP(given, *(jnp.asarray(each) for each in (*fields, np.asarray(0.0), kernel.centre)))
 
 
-def choose_inducing(kernel: _Kernel, z: np.ndarray, y: np.ndarray, most: int) -> np.ndarray:
-    """Numbers of at most `most` points, the best of all among them."""
+def choose_inducing(kernel: _Kernel, z: np.ndarray, y: np.ndarray, most: int) -> _Chosen:
+    """At most `most` points, the best of all first."""
     n, count = len(z), min(most, MOST)
     older = max(n - int(NEWEST * CANDIDATES), 0)
     newest = np.arange(n - 1, older - 1, -1)
-    chosen = _fill(kernel, z, np.array([int(np.argmax(y))]), newest, int(NEWEST * count))
     rest = np.concatenate([spread_subset(older, CANDIDATES - len(newest)), newest])
     # In the order of fractional parts, so that the first of them are as spread as all.
-    return np.sort(_fill(kernel, z, chosen, rest[np.argsort(rest * GOLDEN_RATIO % 1.0, kind="stable")], count))
+    rest = rest[np.argsort(rest * GOLDEN_RATIO % 1.0, kind="stable")]
+    best = np.array([int(np.argmax(y))])
+    chosen = _Chosen(best, kernel.factor(kernel.scaled(z[best])))
+    chosen = _fill(kernel, z, chosen, newest, max(int(NEWEST * count), 1))
+    return _fill(kernel, z, chosen, rest, count)
 
 
-def _fill(kernel: _Kernel, z: np.ndarray, chosen: np.ndarray, candidates: np.ndarray, count: int) -> np.ndarray:
+def _fill(kernel: _Kernel, z: np.ndarray, chosen: _Chosen, candidates: np.ndarray, count: int) -> _Chosen:
     """The chosen ones and more of the candidates, the first of them first, `count` in all at most: those that the
     others before leave some doubt of.
     """
-    start = 0
-    while len(chosen) < count and start < len(candidates):
-        end = start + max(count - len(chosen), LEAST)
-        chosen = _useful(kernel, z, chosen, candidates[start:end])[:count]
-        start = end
+    for start in range(0, len(candidates), AT_ONCE):
+        missing = count - len(chosen.rows)
+        if missing <= 0:
+            break
+        chosen = _with_useful(kernel, z, chosen, candidates[start : start + AT_ONCE], missing)
     return chosen
 
 
-def _useful(kernel: _Kernel, z: np.ndarray, chosen: np.ndarray, more: np.ndarray) -> np.ndarray:
-    """The chosen ones, and those of the others that add to them, asked from the farthest to the nearest."""
-    at = kernel.scaled(z[more])
-    distance = np.min(kernel.distances(at, kernel.scaled(z[chosen])), axis=1)
+def _with_useful(kernel: _Kernel, z: np.ndarray, chosen: _Chosen, more: np.ndarray, most: int) -> _Chosen:
+    """The chosen ones, and at most so many of the others that add to them, asked from the farthest to the nearest."""
+    at, known = kernel.scaled(z[more]), kernel.scaled(z[chosen.rows])
+    order = _far_first(at, np.min(kernel.distances(at, known), axis=1))
+    at, more = at[order], more[order]
+    beside = solve_triangular(chosen.L, kernel(known, at), lower=True, check_finite=False)
+    left = kernel(at, at) - beside.T @ beside
+    np.einsum("ii->i", left)[:] += kernel.jitter
+    doubt = np.diagonal(cholesky(left, lower=True, check_finite=False)) ** 2
+    # The jitter counts as noise.
+    useful = np.flatnonzero(doubt - kernel.jitter > SURE * (kernel.noise_variance + kernel.jitter))[:most]
+    corner = cholesky(left[np.ix_(useful, useful)], lower=True, check_finite=False)
+    above = np.zeros((len(chosen.L), len(useful)))
+    return _Chosen(np.append(chosen.rows, more[useful]), np.block([[chosen.L, above], [beside[:, useful].T, corner]]))
+
+
+def _far_first(at: np.ndarray, distance: np.ndarray) -> np.ndarray:
+    """Numbers of the points [n, Z], each the farthest from those known, whose squared distance that is, and from those
+    before it; without those that are one of them.
+    """
     order = []
-    for _ in range(len(more)):
+    for _ in range(len(at)):
         farthest = int(np.argmax(distance))
         if not distance[farthest] > 0.0:
             break
-        order.append(more[farthest])
+        order.append(farthest)
         np.minimum(distance, np.sum((at - at[farthest]) ** 2, axis=1), out=distance)
         distance[farthest] = 0.0
-    every = np.concatenate([chosen, np.array(order, dtype=int)])
-    doubt = np.diagonal(kernel.factor(kernel.scaled(z[every]))) ** 2
-    useful = doubt - kernel.jitter > SURE * (kernel.noise_variance + kernel.jitter)  # the jitter counts as noise
-    useful[: len(chosen)] = True
-    return every[useful]
+    return np.array(order, dtype=int)
 
 
-def looked_at(y: np.ndarray, most: int = CANDIDATES // 2) -> np.ndarray:
+def looked_at(y: np.ndarray, most: int = LOOKED_AT) -> np.ndarray:
     """Rows to be compared with what a sparse process says of them: the newest half, some older ones, and the best."""
     n = len(y)
     if n <= most:

@@ -42,6 +42,7 @@ SIGNAL, NOISE = 1.0, 0.3  # to start from
 TOLERANCE = 1e-5  # of the likelihood, that a step must gain: some thousandths of a nat
 DIRECTIONS = 5  # at most, where few are tried
 LEFT_OUT = 4  # every so many rollouts one is left out to choose the axes by
+BY_WAY_OF = 2.0 / 3.0  # of the most points of an exact process: points that all rollouts speak by where there are more
 FIT_POINTS = 384  # most rollouts that the marginal likelihood looks at, and that axes on trial are found from
 
 
@@ -84,8 +85,8 @@ class ReturnModel(Group):
     )
     max_points: int = setting(
         1536,
-        "Most rollouts that it is conditioned on exactly; with more, it sees all of them by way of so many (4,096 at "
-        "most), of success or failure these alone: the newest, and a quarter of older ones.",
+        "Most rollouts that it is conditioned on exactly. With more, it sees all of them by way of two thirds as many "
+        "points (4,096 at most); of success or failure it sees so many alone, the newest, and a quarter of older ones.",
         low=2,
         high=LARGEST_POINTS,
     )
@@ -193,7 +194,9 @@ def fit_scores(
     every, fitted_to = np.roll(joint, -context_size, axis=1)[rows], (seen[known], y[known])
     every = every if start.axes is None else every @ start.axes.T
     looked = looked_at(scores[rows])
-    process, chosen, missed = condition_sparse(hyperparameters, every, scores[rows], most, size, looked)
+    process, chosen, missed = condition_sparse(
+        hyperparameters, every, scores[rows], int(BY_WAY_OF * most), size, looked
+    )
     kept, sparse = scores[rows[chosen]], Sparse(missed, scores[rows[looked]], *fitted_to)
     return Surface(process, jnp.asarray(pad_rows(kept, size)), warp, axes, start, rows[looked], unit, False, sparse)
 
