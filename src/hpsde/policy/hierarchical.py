@@ -252,8 +252,9 @@ class HierarchicalPolicy:
         """What the gate maximises, of the kept options [O, C], as learners ask it: compiled, also with `optimism`."""
         from hpsde.steps import gates
 
-        values = gates.scores(self.gate, *self._asked(rows), optimism)
-        return np.asarray(values)[self.kept][:, : len(rows)]
+        asked = rows if self.context_size else rows[:1]  # without a context all rows are the same
+        values = np.asarray(gates.scores(self.gate, *self._asked(asked), optimism))[self.kept]
+        return values[:, : len(rows)] if self.context_size else np.repeat(values[:, :1], len(rows), axis=1)
 
     @double_precision
     def standard_means(self, rows: np.ndarray) -> np.ndarray:

@@ -50,9 +50,10 @@ def option_heights(
     data: Data, policies: LinearGaussian, kept: np.ndarray, view: View, model: valleys.Model
 ) -> np.ndarray:
     """Scores of the options' means in the landscape, in the rollouts' contexts [O, N]; -inf: there is no option."""
-    y = np.asarray(gaussian.means(policies, jnp.asarray(data.features)))[kept] @ view.V
+    some = slice(None) if data.contexts.shape[1] else slice(1)  # without a context all rollouts have the same
+    y = np.asarray(gaussian.means(policies, jnp.asarray(data.features[some])))[kept] @ view.V
     heights = np.full((len(kept), len(data.mask)), -np.inf)
-    heights[kept] = valleys.heights(model, y, data.contexts)
+    heights[kept] = valleys.heights(model, y, data.contexts[some])
     return heights
 
 
