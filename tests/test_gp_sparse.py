@@ -1,5 +1,6 @@
 """The sparse process: what many points say by way of few, against the exact process and against its own definition."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -97,6 +98,19 @@ def test_memory_is_a_block_of_points_at_a_time(monkeypatch):
     assert_array_equal(whole[1], parts[1])
     assert_allclose(whole[0].beta, parts[0].beta, rtol=1e-6, atol=1e-6)
     assert_allclose(whole[2].precision, parts[2].precision, rtol=1e-6)
+
+
+def test_an_accelerator_adds_up_the_same(monkeypatch):
+    """JAX's own device stands in for one; the last block is not full."""
+    known, (z, y) = hyperparameters(kernel="matern"), make_points()
+    here = condition(known, z, y)
+    monkeypatch.setattr(sparse, "LARGE", 0)
+    monkeypatch.setattr(sparse, "ON_DEVICE", 256)
+    monkeypatch.setattr(sparse, "accelerator", lambda: jax.devices()[0])
+    there = condition(known, z, y)
+    assert_array_equal(here[1], there[1])
+    assert_allclose(here[0].beta, there[0].beta, rtol=1e-6, atol=1e-6)
+    assert_allclose(here[0].K_inverse, there[0].K_inverse, rtol=1e-6, atol=1e-4)
 
 
 def test_the_best_point_is_chosen_and_most_are_new():

@@ -11,7 +11,7 @@ Given the return f_m at m of the points, each other point is taken to tell of f_
 So the posterior has the form of the exact one, with B for K^-1, and whatever asks a process can ask it. A point among
 the m counts exactly; another one counts with the variance that the m leave it, so that few points make the process
 less sure, and not wrong. A and b are sums over the points: they are added up block by block, in memory of m^2 and of
-m times a block.
+m times a block, on an accelerator where there is one and it is worth it.
 
 Three quarters of the m points are the newest, for that is where the policy is now, the others are spread over all; a
 point whose return those chosen before it leave no doubt of is passed over. What is near counts in kernel lengths: along
@@ -20,23 +20,29 @@ directions in which the return hardly varies all points are near.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.linalg import blas, cholesky, solve_triangular
 
+from hpsde.base.devices import accelerator, on_device
 from hpsde.base.padding import pad_rows
 from hpsde.base.precision import double_precision
+from hpsde.base.shapes import Array, Float, Int
 from hpsde.gp.fit import GOLDEN_RATIO, NEWEST, fitting_subset, spread_subset
-from hpsde.gp.kernel import JITTER, correlation
-from hpsde.gp.model import GP, Hyperparameters
+from hpsde.gp.kernel import JITTER, Kernel, correlation
+from hpsde.gp.model import GP, Hyperparameters, squared_distances
 
 MOST = 4096  # points that the others speak by
 BLOCK = 2048  # points that are looked at at once
 CANDIDATES = 8192  # points that the m are chosen from
+ON_DEVICE = 65_536  # on an accelerator
+LARGE = 10**10  # products, from which on an accelerator adds up
 AT_ONCE = 512  # of these
 SURE = 0.1  # of the noise variance: a point with less variance than that is known by the others
 LOOKED_AT = 1024  # points that are compared with what the process says of them
@@ -102,13 +108,10 @@ def condition_sparse(
     chosen = choose_inducing(kernel, z, y, most)
     points, m = kernel.scaled(z[chosen.rows]), len(chosen.rows)
     L_inverse = solve_triangular(chosen.L, np.eye(m), lower=True, check_finite=False)
-    A, b = np.eye(m), np.zeros(m)
-    for part in _parts(len(z)):
-        v, noise = _seen(kernel, L_inverse, kernel(kernel.scaled(z[part]), points))
-        v /= np.sqrt(noise)[:, None]
-        A += v.T @ v
-        b += v.T @ (y[part] / np.sqrt(noise))
-    C = cholesky(A, lower=True, check_finite=False)
+    device = accelerator() if len(z) * m * m > LARGE else None
+    summed = _sums if device is None else functools.partial(_sums_on, device)
+    A, b = summed(kernel, L_inverse, points, z, y)
+    C = cholesky(A + np.eye(m), lower=True, overwrite_a=True, check_finite=False)
     W = solve_triangular(C, L_inverse, lower=True, check_finite=False)  # W'W = L^-T (I + A)^-1 L^-1
     beta = W.T @ solve_triangular(C, b, lower=True, check_finite=False)
     B = L_inverse.T @ L_inverse - W.T @ W
@@ -116,9 +119,57 @@ def condition_sparse(
     return _process(hyperparameters, kernel, points, beta, B, size), chosen.rows, missed
 
 
-def _parts(n: int) -> Iterator[slice]:
+def _parts(n: int, size: int) -> Iterator[slice]:
     """Blocks of n rows."""
-    return (slice(start, start + BLOCK) for start in range(0, n, BLOCK))
+    return (slice(start, start + size) for start in range(0, n, size))
+
+
+def _sums(
+    kernel: _Kernel, L_inverse: np.ndarray, points: np.ndarray, z: np.ndarray, y: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """A [m, m] and b [m]."""
+    A, b = np.zeros_like(L_inverse), np.zeros(len(points))
+    for part in _parts(len(z), BLOCK):
+        v, noise = _seen(kernel, L_inverse, kernel(kernel.scaled(z[part]), points))
+        v /= np.sqrt(noise)[:, None]
+        A += v.T @ v
+        b += v.T @ (y[part] / np.sqrt(noise))
+    return A, b
+
+
+def _sums_on(
+    device: Any, kernel: _Kernel, L_inverse: np.ndarray, points: np.ndarray, z: np.ndarray, y: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same on an accelerator, in larger blocks; points of the last one that are none have a false mask."""
+    with on_device(device):
+        given = jnp.asarray(L_inverse), jnp.asarray(points)
+        A, b = jnp.zeros(L_inverse.shape), jnp.zeros(len(points))
+        for part in _parts(len(z), ON_DEVICE):
+            count = len(y[part])
+            rows = (jnp.asarray(pad_rows(each, ON_DEVICE)) for each in (kernel.scaled(z[part]), y[part]))
+            more = _block_sums(kernel.kind, kernel.signal_variance, kernel.noise_variance, *given, *rows, count)
+            A, b = A + more[0], b + more[1]
+        return np.array(A), np.array(b)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _block_sums(
+    kind: Kernel,
+    signal_variance: Float[Array, ""] | float,
+    noise_variance: Float[Array, ""] | float,
+    L_inverse: Float[Array, "M M"],
+    points: Float[Array, "M Z"],
+    at: Float[Array, "N Z"],
+    y: Float[Array, " N"],
+    count: Int[Array, ""] | int,
+) -> tuple[Float[Array, "M M"], Float[Array, " M"]]:
+    """A and b of the first `count` of a block of scaled points."""
+    jitter = JITTER * signal_variance
+    v = signal_variance * correlation(kind, squared_distances(at, points)) @ L_inverse.T
+    left = jnp.maximum(signal_variance + jitter - jnp.sum(v**2, axis=1), jitter)
+    root = jnp.where(jnp.arange(len(y)) < count, 1.0 / jnp.sqrt(noise_variance + left), 0.0)
+    v = v * root[:, None]
+    return v.T @ v, v.T @ (y * root)
 
 
 def _seen(kernel: _Kernel, L_inverse: np.ndarray, k: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -141,7 +192,7 @@ def _missed(
 ) -> Missed:
     """By (Q + Lambda)^-1 = Lambda^-1 - Lambda^-1 K_nm W'W K_mn Lambda^-1."""
     parts = []
-    for part in _parts(len(looked)):
+    for part in _parts(len(looked), BLOCK):
         rows = looked[part]
         k = kernel(kernel.scaled(z[rows]), points)
         residual, known = y[rows] - k @ beta, np.sum((k @ W.T) ** 2, axis=1)
