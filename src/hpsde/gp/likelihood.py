@@ -31,6 +31,8 @@ from hpsde.gp.model import KERNELS, Hyperparameters, masked_covariance
 # Cholesky factor.
 ValueAndGradient = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
+LARGE = 2048  # points, from which on sizes are multiples of a quarter of it
+
 
 def _log_evidence(L: Array, residual: Array, mask: Array) -> tuple[Float[Array, ""], Float[Array, " N"]]:
     """log p(y) and beta, given the Cholesky factor L of K."""
@@ -53,7 +55,8 @@ def log_evidence(
 
 def jax_likelihood(z: np.ndarray, residual: np.ndarray, kernel: Kernel = SQUARED_EXPONENTIAL) -> ValueAndGradient:
     """The likelihood of data z [n, Z], residual [n] on JAX's default device, padded to one of few sizes."""
-    n, size = len(z), padded_size(len(z))
+    n = len(z)
+    size = padded_size(n) if n < LARGE else LARGE // 4 * -(-n // (LARGE // 4))  # the cube of the size is what it costs
     points, values = jnp.asarray(pad_rows(z, size)), jnp.asarray(pad_rows(residual, size))
     mask = jnp.arange(size) < n
 
