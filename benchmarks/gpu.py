@@ -230,7 +230,11 @@ MEASURED: dict[str, Callable[..., dict[str, Any]]] = {
 
 def child(name: str, what: Any, platform: str, limit: float) -> dict[str, Any]:
     """What a process of its own measures; why not, where it does not."""
-    environment = os.environ | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "HPSDE_KEEP_COMPILED": "0"}
+    environment = os.environ | {
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.97",
+        "HPSDE_KEEP_COMPILED": "0",
+    }
     if platform == "cpu":
         environment["JAX_PLATFORMS"] = "cpu"
     command = [sys.executable, __file__, "--child", name, "--what", str(what)]
