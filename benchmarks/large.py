@@ -1,6 +1,6 @@
 """What a learning step costs against the number of rollouts, and how far the sparse process is from the exact one.
 
-    python benchmarks/large.py run --rollouts 2000 20000 100000 [--contexts 0 1] [--last 5] [--out FILE.csv]
+    python benchmarks/large.py run --rollouts 2000 20000 100000 [--contexts 0 1] [--out FILE.csv]
     python benchmarks/large.py gate [--rollouts 20000] [--contexts 1]
     python benchmarks/large.py draw [FILE.csv]
 
@@ -124,6 +124,8 @@ def compare_gates(contexts: int, rollouts: int) -> dict[str, Any]:
     @double_precision
     def compare() -> dict[str, Any]:
         policy, gate = learner.policy, learner.policy.gate
+        if not gate.sparse:
+            raise SystemExit("the gate is not sparse: too few rollouts, or all good returns are equal")
         told, units = learner.rollouts, learner.policy.units
         z = np.concatenate([units.parameters(told.parameters), units.contexts(told.contexts)], axis=1)
         z = z if gate.axes is None else z @ np.asarray(gate.axes).T

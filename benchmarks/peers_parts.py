@@ -1,11 +1,12 @@
 """hpsde's parts beside other libraries: Gaussian process, mixture, and a policy in use, in one process, in turns.
 
-    python benchmarks/peers_parts.py [--sizes 500 1000 2000 4000 8000] [--mixture 1000 10000 100000 1000000] [--out FILE.md]
+    python benchmarks/peers_parts.py [--sizes 500 1000 2000 4000 8000] [--mixture 1000 10000 100000] [--out FILE.md]
 
 CPU seconds, one thread. gp: ten evaluations of the marginal likelihood with its gradient in 8 dimensions, and the
-prediction of 1,000 means and deviations, beside scikit-learn, and gpytorch and tinygp where they are installed.
+prediction of 1,000 means and deviations, beside scikit-learn, and tinygp where it is installed.
 mixture: ten iterations of 20 components in 10 dimensions from the same start, beside scikit-learn. act: what a policy
-does in 1,000 contexts, two options and 1,000 points, beside the same two predictions by scikit-learn's process.
+does in 1,000 contexts, two options and 1,000 points, beside the same two predictions by scikit-learn's process; where
+bounds of the deviations decide, they are not computed.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ def mixture(n: int) -> list[str]:
 
 
 def acting() -> list[str]:
-    """A policy in use: two options that are equally good, so that deviations decide, beside two predictions."""
+    """A policy of two options in use, beside two predictions."""
     from hpsde.policy.acting import GPInUse
 
     z, y = data(1000)
