@@ -29,7 +29,12 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 RESULTS = Path(__file__).parent / "results" / "profile.md"
 PARTS = {
     "GP fit": ("gp.fit:fit_hyperparameters", "gp.binary:fit_binary", "gp.directions:few_directions"),
-    "posterior": ("gp.lapack:condition_by_lapack", "gp.model:condition", "gp.binary:condition_binary"),
+    "posterior": (
+        "gp.lapack:condition_by_lapack",
+        "gp.blocked:condition",
+        "gp.sparse:condition_sparse",
+        "gp.binary:condition_binary",
+    ),
     "landscape": ("steps.return_model:survey", "steps.latent:with_features", "steps.latent:show"),
     "mixture": ("steps.searching:find_options",),
     "options": (
@@ -40,7 +45,7 @@ PARTS = {
         "steps.hills:on_tops",
     ),
     "model step": ("steps.training:improve_options",),
-    "gate": ("steps.gating:train_gate", "steps.gating:scores"),
+    "gate": ("steps.gates:train_gate", "steps.gates:scores"),
 }
 COLUMNS = ("import", "trace", "compile", *PARTS, "rest")
 EVENTS = {

@@ -1,5 +1,6 @@
 """The density of all past behaviours: quadrature, hand-made mixtures, Monte Carlo, and no work done twice."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -299,3 +300,30 @@ def test_decisions_of_the_same_policy_that_come_later_count_as_if_they_had_come_
     wanted = mixture_density(at_once, s, s, xi, log_initial, made_by)
     np.testing.assert_array_equal(mixture_density(in_parts, s, s, xi, log_initial, made_by), wanted)
     assert not np.allclose(early, wanted)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2])
+def test_many_decisions_and_samples_are_summed_by_a_matrix_product_alike(size, monkeypatch):
+    rng = np.random.default_rng(0)
+    options = LinearGaussian(
+        jnp.asarray(rng.normal(size=(3, 2))), jnp.zeros((3, 0, 2)), jnp.asarray(np.stack([0.3 * np.eye(2)] * 3))
+    )
+    contexts, chosen = rng.normal(size=(200, size)), rng.integers(0, 2, 200)
+    behaviour = behaviours.make_behaviour(options, contexts, chosen)
+    samples = rng.normal(size=(300, size)), np.zeros((300, 0)), rng.normal(size=(300, 2))
+    found = [np.asarray(behaviours.log_density(behaviour, *(jnp.asarray(each) for each in samples)))]
+    jax.clear_caches()
+    monkeypatch.setattr(behaviours, "LARGE", 0)
+    monkeypatch.setattr(behaviours, "ROWS", 128)
+    found += [behaviours._log_density(behaviour, *samples, 0) for _ in range(5)]
+    for each in found[1:]:
+        assert_allclose(each, found[0], rtol=1e-10)
+
+
+def test_a_gate_is_remembered_by_some_of_its_decisions():
+    options = LinearGaussian(jnp.zeros((2, 1)), jnp.zeros((2, 0, 1)), jnp.ones((2, 1, 1)))
+    contexts = np.linspace(-1.0, 1.0, 5000)[:, None]
+    behaviour = behaviours.make_behaviour(options, contexts, (contexts[:, 0] > 0.0).astype(int))
+    assert behaviour.contexts.shape == (behaviours.DECISIONS, 1)
+    rho = np.exp(np.asarray(behaviours.log_gate(behaviour, jnp.asarray([[-1.0], [1.0]]))))
+    assert_allclose(rho, [[1.0, 0.0], [0.0, 1.0]], atol=1e-2)

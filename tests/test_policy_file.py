@@ -298,7 +298,7 @@ def test_files_of_version_1_are_read(gate, features, path):
     rewrite(path, old)
     small.assert_same_bits(load_policy(path), policy)
     load_policy(path).save(path)
-    assert json.loads(str(fields(path.read_bytes())["header"]))["version"] == 8
+    assert json.loads(str(fields(path.read_bytes())["header"]))["version"] == 9
     rewrite(path, arrays | {"header": old["header"]})
     with pytest.raises(
         FileFormatError,
@@ -360,7 +360,7 @@ def test_any_reader_of_numpys_files_can_read_it(saved):
     arrays = fields(saved)
     header = json.loads(str(arrays.pop("header")))
     kinds = {"features": "linear", "gate": "gp"}
-    assert header == {"format": "hpsde-policy", "version": 8, **kinds, "doubts": []}
+    assert header == {"format": "hpsde-policy", "version": 9, **kinds, "doubts": []}
     assert set(arrays) == set(fields_of("linear", "gp"))
     assert all(array.dtype in (np.float64, np.int64, bool) for array in arrays.values())
 
@@ -379,6 +379,29 @@ def test_code_of_the_page_runs(path, monkeypatch, capsys):
     (snippet,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     exec(snippet, {})
     assert "'option_Sigma': (4, 2, 2)" in capsys.readouterr().out
+
+
+def test_what_a_sparse_gate_knows_comes_back_and_version_8_had_none(path):
+    """Its matrix does not follow from its points, so it is in the file."""
+    policy = make("gp")
+    process, half = policy.gate.process, 0.5 * np.asarray(policy.gate.process.K_inverse)
+    gate = policy.gate._replace(process=process._replace(K_inverse=half), sparse=True)
+    policy = dataclasses.replace(policy, gate=gate)
+    policy.save(path)
+    loaded, contexts = load_policy(path), np.linspace(-1.0, 1.0, 9)[:, None]
+    small.assert_same_bits(loaded, policy)
+    np.testing.assert_array_equal(np.asarray(loaded.gate.process.K_inverse), half)
+    rows = np.random.default_rng(0).normal(size=(9, half.shape[0])) * np.asarray(process.mask)
+    known = loaded.acting.gate.process.known(rows[:, np.asarray(process.mask)])
+    np.testing.assert_allclose(known, np.sum((rows @ half) * rows, axis=1), rtol=1e-9)
+    np.testing.assert_array_equal(loaded.act(contexts), policy.act(contexts))
+    arrays = fields(path.read_bytes())
+    for wrong, message in ((half[:3, :3], "what its gate knows is of 3 points"), (half[:, :3], "gate_known has shape")):
+        rewrite(path, arrays | {"gate_known": wrong})
+        with pytest.raises(FileFormatError, match=message):
+            load_policy(path)
+    rewrite(path, as_version(8, arrays))
+    assert not load_policy(path).gate.sparse
 
 
 # Damage
@@ -439,7 +462,7 @@ def test_missing_and_unknown_fields_are_named(saved, path):
         load_policy(path)
 
 
-@pytest.mark.parametrize("name", list(fields_of("linear", "gp")))
+@pytest.mark.parametrize("name", [name for name in fields_of("linear", "gp") if name != "gate_known"])
 def test_fields_of_another_shape_type_or_without_numbers_are_named(name, saved, path):
     arrays = fields(saved)
     array = arrays[name]
@@ -452,7 +475,7 @@ def test_fields_of_another_shape_type_or_without_numbers_are_named(name, saved, 
             load_policy(path)
 
 
-@pytest.mark.parametrize("name", sorted(set(fields_of("linear", "gp")) - {"known_contexts"}))
+@pytest.mark.parametrize("name", sorted(set(fields_of("linear", "gp")) - {"known_contexts", "gate_known"}))
 def test_fields_that_do_not_fit_each_other_are_refused(name, saved, path):
     arrays = fields(saved)
     array = arrays[name]
@@ -509,11 +532,11 @@ def test_numbers_that_make_no_sense_are_refused(name, change, message, saved, pa
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        ({"version": 10}, "has version 10; this hpsde reads versions 1, 2, 3, 4, 5, 6, 7, 8, 9"),
-        ({"version": 9}, "its header has the keys"),
+        ({"version": 11}, "has version 11; this hpsde reads versions 1, 2, 3, 4, 5, 6, 7, 8, 9, 10"),
+        ({"version": 10}, "its header has the keys"),
         ({"options": "linear"}, "its header has the keys"),
-        ({"version": 9, "options": "waves"}, "options 'waves' is none of linear: import the module that defines it"),
-        ({"version": 9, "options": ["linear"]}, "options .* is none of linear"),
+        ({"version": 10, "options": "waves"}, "options 'waves' is none of linear: import the module that defines it"),
+        ({"version": 10, "options": ["linear"]}, "options .* is none of linear"),
         ({"version": 2}, "its header has the keys"),
         ({"doubts": None}, "is damaged: doubts: expected a list"),
         ({"doubts": [["wide", 1.0, "text"]]}, "is damaged: doubts"),

@@ -15,7 +15,7 @@ from hpsde.gp.directions import leading
 from hpsde.gp.model import JITTER
 from hpsde.gp.warp import Warp
 from hpsde.settings import Settings
-from hpsde.steps import surface
+from hpsde.steps import residuals, surface
 from hpsde.steps.surface import Start, is_needed
 
 N, ROWS, S, D = 240, 256, 1, 6
@@ -91,7 +91,7 @@ def test_settings_choose_the_axes(kind, seen):
     assert some.start.kind == ("own" if kind == "isotropic" else kind)
     assert (None if some.axes is None else len(some.axes)) == seen
     assert (np.ptp(lengths_of(some)) < 1e-9) == (kind == "isotropic")
-    assert (surface.explained(some) > 0.7) == (seen is not None)
+    assert (residuals.explained(some) > 0.7) == (seen is not None)
 
 
 def test_a_second_fit_goes_on_from_the_axes_of_the_first(found):
@@ -313,7 +313,7 @@ def test_axes_found_again_keep_the_kernel(kind):
     start = surface._with_kernel(start, "matern")._replace(found=1, chosen=160)
     later = fit(D, 160, 160, returns=returns, start=start)
     assert (later.start.kind, later.start.kernel, later.start.found) == (kind, "matern", 160)
-    assert surface.explained(later) > 0.7
+    assert residuals.explained(later) > 0.7
 
 
 def test_success_or_failure_has_a_squared_exponential():
@@ -345,10 +345,10 @@ def test_explained_is_r_squared_of_rollouts_left_out(plain):
         others = np.arange(len(y)) != i
         model = GaussianProcessRegressor(kernel, alpha=noise + JITTER * signal, optimizer=None)
         errors.append(y[i] - model.fit(z[others], y[others]).predict(z[i : i + 1])[0])
-    assert_allclose(surface.explained(plain), 1.0 - np.mean(np.square(errors)) / np.var(y), rtol=1e-5)
+    assert_allclose(residuals.explained(plain), 1.0 - np.mean(np.square(errors)) / np.var(y), rtol=1e-5)
     # Of some of the points alone:
     share = 1.0 - np.mean(np.square(errors[:20])) / np.var(y[:20])
-    assert_allclose(surface.left_out_share(plain.process, y[:20], np.arange(20)), share, rtol=1e-5)
+    assert_allclose(residuals.left_out_share(plain.process, y[:20], np.arange(20)), share, rtol=1e-5)
 
 
 def test_evidence_is_the_log_density_of_the_returns_for_each_rollout(plain):
@@ -357,24 +357,24 @@ def test_evidence_is_the_log_density_of_the_returns_for_each_rollout(plain):
     signal, noise = (np.exp(2.0 * float(each)) for each in plain.process.hyperparameters[1:])
     K = ConstantKernel(signal)(z) * RBF(lengths_of(plain))(z) + (noise + JITTER * signal) * np.eye(len(y))
     truth = scipy.stats.multivariate_normal(np.zeros(len(y)), K).logpdf(y) / len(y)
-    assert_allclose(surface.evidence(plain), truth - np.log(plain.unit), rtol=1e-6)
+    assert_allclose(residuals.evidence(plain), truth - np.log(plain.unit), rtol=1e-6)
 
 
 def test_units_of_the_returns_change_the_evidence_by_their_logarithm_and_nothing_else(plain):
     noise = 0.1 * np.random.default_rng(5).normal(size=60)
     other = fit(**SMALL, returns=-400.0 + 50.0 * (make_rollouts(1, 60)[2] + noise))
     assert_allclose(other.unit, 50.0 * plain.unit, rtol=1e-9)
-    assert_allclose(surface.evidence(other), surface.evidence(plain) - np.log(50.0), atol=1e-4)
-    assert_allclose(surface.explained(other), surface.explained(plain), atol=1e-4)
+    assert_allclose(residuals.evidence(other), residuals.evidence(plain) - np.log(50.0), atol=1e-4)
+    assert_allclose(residuals.explained(other), residuals.explained(plain), atol=1e-4)
 
 
 def test_signal_explains_something_and_noise_nothing(found, plain):
-    assert surface.explains(found)
-    assert surface.explains(plain)
-    assert not surface.explains(found._replace(start=found.start._replace(held_out=-0.1)))
+    assert residuals.explains(found)
+    assert residuals.explains(plain)
+    assert not residuals.explains(found._replace(start=found.start._replace(held_out=-0.1)))
     for seed in (11, 12, 13):
         noise = np.random.default_rng(seed).normal(size=60)
-        assert not surface.explains(fit(**SMALL, returns=noise))
+        assert not residuals.explains(fit(**SMALL, returns=noise))
 
 
 def test_returns_of_two_values_are_success_or_failure():
@@ -382,7 +382,7 @@ def test_returns_of_two_values_are_success_or_failure():
     returns = np.where(parameters[:, 0] > 0.3, 5.0, -2.0)
     some = fit(**SMALL, returns=returns)
     assert some.binary
-    assert surface.explains(some)
+    assert residuals.explains(some)
     known = np.asarray(some.process.mask)
     assert_array_equal(np.asarray(some.scores)[known], (returns == 5.0)[some.rows])
     log_odds = np.asarray(gp.predict_mean(some.process, some.process.z + some.process.centre[None]))[known]
@@ -393,7 +393,7 @@ def test_returns_of_two_values_are_success_or_failure():
     p, rate = 1.0 / (1.0 + np.exp(-log_odds)), np.mean(returns == 5.0)
     success = np.asarray(some.scores)[known] > 0.5
     deviance = [-np.sum(np.log(np.where(success, each, 1.0 - each))) for each in (p, rate)]
-    assert_allclose(surface.explained(some), 1.0 - deviance[0] / deviance[1], atol=1e-3)
+    assert_allclose(residuals.explained(some), 1.0 - deviance[0] / deviance[1], atol=1e-3)
     assert not fit(**SMALL, returns=returns, warp="none").binary
 
 

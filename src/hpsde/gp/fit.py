@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 
+from hpsde.base.devices import large_on, on_device
 from hpsde.base.precision import double_precision
 from hpsde.base.shapes import Array
 from hpsde.errors import InputError, UnknownNameError
@@ -22,7 +23,7 @@ from hpsde.gp.likelihood import ValueAndGradient, jax_likelihood
 from hpsde.gp.model import KERNELS, Hyperparameters
 
 _BACKENDS = {"lapack": lapack_likelihood, "jax": jax_likelihood}
-_GOLDEN_RATIO = 0.5 * (5.0**0.5 - 1.0)
+GOLDEN_RATIO = 0.5 * (5.0**0.5 - 1.0)
 NEWEST = 0.75  # of the points that are chosen
 # The default start, in spreads of the data: lengths per sqrt(Z), signal, noise.
 _START = (0.5, 1.0, 0.3)
@@ -76,7 +77,7 @@ def spread_subset(n: int, size: int) -> np.ndarray:
     """
     if size >= n:
         return np.arange(n)
-    return np.sort(np.argsort(np.arange(n) * _GOLDEN_RATIO % 1.0, kind="stable")[:size])
+    return np.sort(np.argsort(np.arange(n) * GOLDEN_RATIO % 1.0, kind="stable")[:size])
 
 
 def fitting_subset(n: int, size: int) -> np.ndarray:
@@ -223,7 +224,7 @@ def fit_hyperparameters(
     coordinates. prior: None for pure maximum likelihood. More than `fit_points` rows, in the
     order of arrival, are thinned by `fitting_subset`.
     tolerance: stop when a step gains less than this share of the objective.
-    backend: "lapack", "jax", or None for LAPACK where JAX's default device is the CPU and JAX elsewhere.
+    backend: "lapack", "jax", or None: JAX where its default device is an accelerator and there are many points.
     kernel: "se" or "matern"; default: that of the start, or the squared exponential.
     """
     points, returns = _checked(z, y, mask)
@@ -231,13 +232,13 @@ def fit_hyperparameters(
         raise InputError(f"fit_points must be at least 1, got {fit_points}")
     chosen = fitting_subset(len(points), fit_points)
     points, residual = points[chosen], returns[chosen] - mean
-    backend = backend or ("lapack" if jax.default_backend() == "cpu" else "jax")
+    device = large_on(len(points))
+    backend = backend or ("lapack" if device is None else "jax")
     if backend not in _BACKENDS:
         raise UnknownNameError("backend", backend, _BACKENDS)
     kernel = kernel or ("se" if start is None else start.kernel.name)
     if kernel not in KERNELS:
         raise UnknownNameError("kernel", kernel, KERNELS)
-    likelihood = _BACKENDS[backend](points - np.mean(points, axis=0), residual, KINDS[kernel])
 
     Z = points.shape[1]
     spread = _log_spreads(points, residual, isotropic)
@@ -250,7 +251,9 @@ def fit_hyperparameters(
     options = {"maxiter": iterations, "ftol": tolerance}
 
     starts = _starts(start, spread, restarts)
-    results = [_climb(likelihood, belief, first, limits, isotropic, options) for first in starts]
+    with on_device(device):
+        likelihood = _BACKENDS[backend](points - np.mean(points, axis=0), residual, KINDS[kernel])
+        results = [_climb(likelihood, belief, first, limits, isotropic, options) for first in starts]
     best = min(results, key=lambda result: result.fun)
     evaluations = sum(result.nfev for result in results)
     penalty = 0.0 if belief is None else 0.5 * float(np.sum(((best.theta - belief[0]) / belief[1]) ** 2))

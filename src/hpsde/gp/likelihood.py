@@ -23,12 +23,15 @@ from jax.scipy.linalg import cho_solve
 
 from hpsde.base.padding import pad_rows, padded_size
 from hpsde.base.shapes import Array, Bool, Float
-from hpsde.gp.kernel import SQUARED_EXPONENTIAL, Kernel, slope
-from hpsde.gp.model import JITTER, KERNELS, Hyperparameters, inverse_from_cholesky, masked_covariance, squared_distances
+from hpsde.gp.blocked import log_likelihood
+from hpsde.gp.kernel import SQUARED_EXPONENTIAL, Kernel
+from hpsde.gp.model import KERNELS, Hyperparameters, masked_covariance
 
 # theta = [log lengths, log signal, log noise] -> (log likelihood, its gradient); (-inf, zeros) where K has no
 # Cholesky factor.
 ValueAndGradient = Callable[[np.ndarray], tuple[float, np.ndarray]]
+
+LARGE = 2048  # points, from which on sizes are multiples of a quarter of it
 
 
 def _log_evidence(L: Array, residual: Array, mask: Array) -> tuple[Float[Array, ""], Float[Array, " N"]]:
@@ -45,44 +48,15 @@ def log_evidence(
     residual: Float[Array, " N"],
     mask: Bool[Array, " N"],
 ) -> Float[Array, ""]:
-    """As `log_likelihood`, without the gradient."""
+    """As `blocked.log_likelihood`, without the gradient."""
     _, K = masked_covariance(hyperparameters, z, mask)
     return _log_evidence(jax.lax.linalg.cholesky(K, symmetrize_input=False), residual, mask)[0]
 
 
-@jax.jit
-def log_likelihood(
-    hyperparameters: Hyperparameters,
-    z: Float[Array, "N Z"],
-    residual: Float[Array, " N"],
-    mask: Bool[Array, " N"],
-) -> tuple[Float[Array, ""], Hyperparameters]:
-    """log p(y) of the rows in the mask, and its gradient. z is centred; both are 0 outside the mask."""
-    K_f, K = masked_covariance(hyperparameters, z, mask)
-    L = jax.lax.linalg.cholesky(K, symmetrize_input=False)
-    K_inverse = inverse_from_cholesky(L)
-    value, beta = _log_evidence(L, residual, mask)
-
-    scaled = z / jnp.exp(hyperparameters.log_lengths)[None, :]
-    G = beta[:, None] * beta[None, :] - K_inverse
-    if hyperparameters.kernel.is_sum:
-        k_s = slope(hyperparameters.kernel, squared_distances(scaled, scaled), 2.0 * hyperparameters.log_signal)
-        M = jnp.where(mask[:, None] & mask[None, :], G * k_s, 0.0)
-        row_sums, of_signal = jnp.sum(M, axis=1), jnp.sum(G * K_f)
-    else:
-        M = G * K_f
-        row_sums = jnp.sum(M, axis=1)
-        of_signal = jnp.sum(row_sums)
-    lengths = row_sums @ scaled**2 - jnp.sum(scaled * (M @ scaled), axis=0)
-    trace = jnp.sum(jnp.where(mask, beta**2 - jnp.diagonal(K_inverse), 0.0))
-    signal = of_signal + JITTER * jnp.exp(2.0 * hyperparameters.log_signal) * trace
-    noise = jnp.exp(2.0 * hyperparameters.log_noise) * trace
-    return value, Hyperparameters(lengths, signal, noise)
-
-
 def jax_likelihood(z: np.ndarray, residual: np.ndarray, kernel: Kernel = SQUARED_EXPONENTIAL) -> ValueAndGradient:
     """The likelihood of data z [n, Z], residual [n] on JAX's default device, padded to one of few sizes."""
-    n, size = len(z), padded_size(len(z))
+    n = len(z)
+    size = padded_size(n) if n < LARGE else LARGE // 4 * -(-n // (LARGE // 4))  # the cube of the size is what it costs
     points, values = jnp.asarray(pad_rows(z, size)), jnp.asarray(pad_rows(residual, size))
     mask = jnp.arange(size) < n
 

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from hpsde.base.checks import check_count, check_returns, check_rows
+from hpsde.base.devices import small_steps
 from hpsde.base.kept_programs import keeps_programs
 from hpsde.base.precision import double_precision
 from hpsde.base.program_memory import make_room
@@ -158,6 +159,7 @@ class Learner(ABC):
         return proposal
 
     @keeps_programs
+    @small_steps
     @double_precision
     def propose(self, contexts: np.ndarray, by_policy: bool) -> Proposal:
         """Parameters for contexts [N, S], by the policy as it stands or by the initial one."""
@@ -270,6 +272,7 @@ class Learner(ABC):
         return self._policy
 
     @keeps_programs
+    @small_steps
     @double_precision
     def update(self) -> HierarchicalPolicy:
         """Learn from all rollouts observed so far; the new policy."""

@@ -91,6 +91,8 @@ class ProcessInUse:
         self._squares = np.sum(self.points**2, axis=1)
         self.beta, self._binary = fields["gate_beta"][mask], bool(fields["gate_binary"])
         self._success = fields["gate_scores"][mask] - self.beta if self._binary else None  # its probability
+        # Of a sparse process (gp/sparse.py) it does not follow from the points.
+        self._inverse = fields["gate_known"][np.ix_(mask, mask)] if fields["gate_known"].size else None
 
     @cached_property
     def root(self) -> np.ndarray | None:
@@ -115,6 +117,11 @@ class ProcessInUse:
             return np.full_like(K, np.nan)
         return W if root is None else W * root[None]
 
+    def prepare(self) -> None:
+        """Compute what deviations need."""
+        if self._inverse is None:
+            self.whitening  # noqa: B018 - kept there
+
     def scaled(self, z: np.ndarray) -> np.ndarray:
         """Points [..., E] less the centre, in kernel lengths."""
         return (z - self.centre) / self.lengths
@@ -136,6 +143,8 @@ class ProcessInUse:
 
     def known(self, k: np.ndarray) -> np.ndarray:
         """k' K^-1 k [Q] of k [Q, P]."""
+        if self._inverse is not None:
+            return np.sum((k @ self._inverse) * k, axis=1)
         W, total = self.whitening, np.zeros(len(k))
         for start in range(0, len(W), ROWS):
             end = min(start + ROWS, len(W))
@@ -361,7 +370,7 @@ class Acting:
         """Compute what takes long now, so that the first answer does not."""
         if isinstance(self.gate, GPInUse) and self.gate.cautious and len(self.options.b) > 1:
             with np.errstate(all="ignore"):
-                self.gate.process.whitening  # noqa: B018 - kept there
+                self.gate.process.prepare()
 
     def choose(self, means: np.ndarray, features: np.ndarray, contexts: np.ndarray, allowed: np.ndarray) -> np.ndarray:
         """The best of the allowed options [O] in each context [C], of options' means [O, C, D]."""

@@ -1,7 +1,7 @@
 """The fields of a policy file: their types and shapes, and what must hold of their numbers.
 
 Shapes are in the letters of base/shapes.py, and P: points, E: axes of the gate, K: knots of the warp, J: bumps,
-V: numbers of the return's level.
+V: numbers of the return's level, Q: points of a gate that is sparse, or 0.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ GATES = {
         "gate_cautious": Field("", TRUTH_VALUES),
         "gate_binary": Field("", TRUTH_VALUES),
         "gate_matern": Field("", TRUTH_VALUES),
+        "gate_known": Field("Q Q"),
         "gate_scores": Field("P"),
         "gate_warp_returns": Field("K"),
         "gate_warp_scores": Field("K"),
@@ -85,9 +86,10 @@ NEW_IN_VERSION = {
     6: ("units_return_level",),
     7: BOUNDS,
     8: ("option_measured_return", "option_measured_rollouts"),
+    9: ("gate_known",),
 }
 VERSION = max(NEW_IN_VERSION)
-OTHER_OPTIONS = 9  # the version of a file whose options are not linear in the features; its header names their kind
+OTHER_OPTIONS = VERSION + 1  # of a file whose options are not linear in the features; its header names their kind
 LINEAR = "linear"
 
 
@@ -144,6 +146,8 @@ def check_fields(arrays: Mapping[str, np.ndarray], fields: Mapping[str, Field]) 
         raise ValueError(f"it has {sizes['D']} parameters and {sizes['O']} options, at least 1 of each is needed")
     if sizes.get("P", 0) > LARGEST_POINTS:
         raise ValueError(f"its gate has {sizes['P']} points, at most {LARGEST_POINTS} are possible")
+    if sizes.get("Q", 0) not in (0, sizes.get("P", 0)):
+        raise ValueError(f"what its gate knows is of {sizes['Q']} points, not of its {sizes['P']}")
     for whole, of, wanted in (
         ("Z", "a gate", sizes["S"] + sizes["D"]),
         ("G", "a gate", sizes["F"] + 1),

@@ -160,7 +160,8 @@ def _unsaid(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """What earlier versions had no fields for.
 
     Parameters were scaled alone, features without trend, no gate cautious, none of success or failure, all kernels
-    squared exponentials, returns had no level, parameters no bounds; nobody counted options, nor what they had earned.
+    squared exponentials, returns had no level, parameters no bounds, gates were exact;
+    nobody counted options, nor what they had earned.
     """
     return {
         "option_numbers": np.zeros(len(arrays["kept"]), dtype=np.int64),
@@ -175,6 +176,7 @@ def _unsaid(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         "gate_cautious": np.array(False),
         "gate_binary": np.array(False),
         "gate_matern": np.array(False),
+        "gate_known": np.zeros((0, 0)),
     }
 
 

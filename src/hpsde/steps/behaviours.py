@@ -25,8 +25,13 @@ from jax.scipy.special import logsumexp
 from hpsde.base.groups import Strategy
 from hpsde.base.padding import pad_rows, padded_size
 from hpsde.base.shapes import Array, Float, Int
+from hpsde.gp.fit import spread_subset
 from hpsde.steps import gaussian
 from hpsde.steps.gaussian import LinearGaussian
+
+DECISIONS = 1024  # most of a gate's decisions that rho is smoothed from
+LARGE = 2**22  # triples of option, sample and decision: from here on a matrix product sums
+ROWS = 12_288  # samples that are looked at at once
 
 
 class Behaviour(NamedTuple):
@@ -39,7 +44,11 @@ class Behaviour(NamedTuple):
 
 
 def make_behaviour(options: LinearGaussian, contexts: np.ndarray, chosen: np.ndarray) -> Behaviour:
-    """A behaviour from its options and its gate's decisions at standardised contexts [B, S]."""
+    """A behaviour from its options and its gate's decisions at standardised contexts [B, S], at most DECISIONS of
+    them, spread over all.
+    """
+    some = spread_subset(len(contexts), DECISIONS)
+    contexts, chosen = contexts[some], chosen[some]
     count, size = contexts.shape
     rows = padded_size(count)
     bandwidth = np.asarray(float(count) ** (-1.0 / (size + 4)))
@@ -56,9 +65,12 @@ def log_gate(behaviour: Behaviour, contexts: Float[Array, "N S"]) -> Float[Array
     difference = contexts[:, None, :] - behaviour.contexts[None, :, :]
     log_kernel = -0.5 * jnp.sum(difference**2, axis=-1) / behaviour.bandwidth**2
     log_kernel = jnp.where(behaviour.chosen >= 0, log_kernel, -jnp.inf)
-    log_kernel = log_kernel - logsumexp(log_kernel, axis=1, keepdims=True)
     count = behaviour.options.b.shape[0]
     decided = behaviour.chosen[None, :] == jnp.arange(count)[:, None]
+    if count * log_kernel.size > LARGE:  # one exponential for each pair, and a matrix product
+        kernel = jnp.exp(log_kernel - jnp.max(log_kernel, axis=1, keepdims=True))
+        return jnp.log(kernel @ decided.T.astype(kernel.dtype)).T - jnp.log(jnp.sum(kernel, axis=1))[None]
+    log_kernel = log_kernel - logsumexp(log_kernel, axis=1, keepdims=True)
     return logsumexp(jnp.where(decided[:, None, :], log_kernel[None], -jnp.inf), axis=-1)
 
 
@@ -206,6 +218,9 @@ def _same(P: np.ndarray | None, Q: np.ndarray | None) -> bool:
 def _log_density(
     behaviour: Behaviour, contexts: np.ndarray, features: np.ndarray, parameters: np.ndarray, expected: int
 ) -> np.ndarray:
-    rows = padded_size(len(contexts), expected)
-    arrays = (jnp.asarray(pad_rows(part, rows)) for part in (contexts, features, parameters))
-    return np.asarray(log_density(behaviour, *arrays))[: len(contexts)]
+    given, rows = (contexts, features, parameters), min(padded_size(len(contexts), expected), ROWS)
+    parts = []
+    for start in range(0, len(contexts), rows):
+        arrays = (jnp.asarray(pad_rows(each[start : start + rows], rows)) for each in given)
+        parts.append(np.asarray(log_density(behaviour, *arrays)))
+    return np.concatenate([np.zeros(0), *parts])[: len(contexts)]

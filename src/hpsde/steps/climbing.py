@@ -21,7 +21,6 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.spatial import KDTree
 from scipy.special import ndtr
-from scipy.stats import qmc
 
 SIDE = 2.0 * np.sqrt(3.0)  # of a cube in which uniform numbers have a deviation of 1
 NEAREST = 3  # rollouts for every number of a quadratic that a local model is fitted to
@@ -159,6 +158,8 @@ class Local:
 @functools.cache
 def spread(size: int, count: int) -> np.ndarray:
     """Places [count, size] spread over the unit cube, always the same."""
+    from scipy.stats import qmc  # slow to load
+
     return qmc.Halton(size, scramble=False).random(count + 1)[1:]
 
 

@@ -35,6 +35,7 @@ class GPGate(NamedTuple):
     axes: Float[Array, "E Z"] | None = None  # A, where the process is over A z; None: over z itself (gp/axes.py)
     cautious: bool = True  # in use: the return of an option's mean parameters less its deviation; or the expected one
     binary: bool = False  # the process is one of success (score 1) or failure (0), and its values are log odds
+    sparse: bool = False  # its points are some of its rollouts (gp/sparse.py), and K_inverse does not follow from them
 
     @property
     def kind(self) -> str:
@@ -95,7 +96,7 @@ class GaussianProcess(Gate, name="gp"):
         if surface is None:
             raise RuntimeError("there is no process")
         known = surface.process, surface.scores, surface.warp, surface.axes
-        return GPGate(*known, self.greedy == "cautious", surface.binary)
+        return GPGate(*known, self.greedy == "cautious", surface.binary, surface.sparse is not None)
 
     @property
     def optimism(self) -> Optimism:
@@ -112,7 +113,7 @@ class GaussianProcess(Gate, name="gp"):
 
     @classmethod
     def arrays(cls, gate: GPGate) -> dict[str, Any]:
-        """Its points and what follows from them, but for the inverse."""
+        """Its points and what follows from them, but for the inverse where that does."""
         process, kernel = gate.process, gate.process.hyperparameters
         return kernel._asdict() | {
             **{name: getattr(process, name) for name in ("z", "mask", "beta", "centre", "mean")},
@@ -120,6 +121,7 @@ class GaussianProcess(Gate, name="gp"):
             "cautious": gate.cautious,
             "binary": gate.binary,
             "matern": kernel.kernel.name == "matern",
+            "known": process.K_inverse if gate.sparse else np.zeros((0, 0)),
             "scores": gate.scores,
             "warp_returns": gate.warp.returns,
             "warp_scores": gate.warp.scores,
@@ -127,18 +129,22 @@ class GaussianProcess(Gate, name="gp"):
 
     @classmethod
     def restored(cls, arrays: Mapping[str, np.ndarray]) -> GPGate:
-        """With the inverse, which is computed again."""
+        """With the inverse, which is computed again unless it was stored."""
         part = {name: jnp.asarray(value) for name, value in arrays.items()}
+        inverse = part.get("known", jnp.zeros((0, 0)))
+        if inverse.size:
+            inverse = jnp.where(part["mask"][:, None] & part["mask"][None], inverse, 0.0)
         kernel = gp.KERNELS["matern" if arrays["matern"] else "se"]
         hyperparameters = kernel(*(part[name] for name in kernel._fields))
-        stored = (part["z"], part["mask"], part["beta"], jnp.zeros((0, 0)), part["mean"], part["centre"])
+        stored = (part["z"], part["mask"], part["beta"], inverse, part["mean"], part["centre"])
         axes = part.get("axes")
         if axes is not None and np.array_equal(axes, np.eye(len(axes))):
             axes = None
         warp = Warp(arrays["warp_returns"], arrays["warp_scores"])
-        flags = bool(arrays["cautious"]), bool(arrays["binary"])
-        computed = gp_binary.with_inverse if flags[1] else gp.with_inverse
-        process = computed(gp.GP(hyperparameters, *stored), part["scores"])
+        flags = bool(arrays["cautious"]), bool(arrays["binary"]), inverse.size > 0
+        process = gp.GP(hyperparameters, *stored)
+        if not inverse.size:
+            process = (gp_binary.with_inverse if flags[1] else gp.with_inverse)(process, part["scores"])
         return GPGate(process, part["scores"], warp, axes, *flags)
 
 

@@ -12,11 +12,11 @@ from hpsde.steps.gaussian import LinearGaussian
 from hpsde.steps.landscape import Landscape
 from hpsde.steps.latent import Latent
 from hpsde.steps.numbering import Numbers
+from hpsde.steps.residuals import explained as explained_by
 from hpsde.steps.rollouts import NEWEST, Data
 from hpsde.steps.scouting import NARROW
 from hpsde.steps.state import State
 from hpsde.steps.surface import Surface
-from hpsde.steps.surface import explained as explained_by
 from hpsde.steps.weighing import return_temperature
 from hpsde.steps.weights import ImportanceWeights
 

@@ -29,6 +29,7 @@ from hpsde.base.shapes import Array, Float
 from hpsde.gp import binary as gp_binary
 from hpsde.gp.warp import Warp
 from hpsde.steps import surface
+from hpsde.steps.residuals import left_out_share
 
 SAMPLES, PER_OPTION = 512, 32  # samples at least, and for every option there may be
 POINTS = 1024  # most rollouts that the process is conditioned on
@@ -163,7 +164,7 @@ def explained(landscape: Landscape, process: gp.GP, returns: np.ndarray, first: 
     """
     if landscape.binary or not len(first):
         return float("nan")
-    return surface.left_out_share(process, scores_of(landscape, returns), first)
+    return left_out_share(process, scores_of(landscape, returns), first)
 
 
 def sample(

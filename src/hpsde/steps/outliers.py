@@ -14,26 +14,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpsde.gp.model import GP
-
 FAR = 4.0
 GAIN = 0.3  # nats for every rollout, that the evidence of the others must gain
 MOST = 0.1  # of all rollouts
 SHARE = 0.25  # of the squared residuals
 
 
-def suspects(process: GP, scores: np.ndarray) -> np.ndarray:
-    """Which of the points of the process [N] are far too high, given all others (leave-one-out residuals).
+def suspects(beta: np.ndarray, precision: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Which of the rollouts [n] with these scores are far too high, given all others.
 
-    The residual of point i is beta_i / (K^-1)_ii, and its variance 1 / (K^-1)_ii.
+    The residual of rollout i is beta_i / precision_i, and its variance 1 / precision_i; of an exact process
+    precision_i = (K^-1)_ii.
     """
-    known = np.asarray(process.mask)
-    precision = np.where(known, np.diagonal(np.asarray(process.K_inverse)), 1.0)
-    residual = np.where(known, np.asarray(process.beta), 0.0) / np.sqrt(np.maximum(precision, 1e-300))
+    residual = beta / np.sqrt(np.maximum(precision, 1e-300))
     far = residual > FAR
-    others = scores[known & ~far]
-    none = np.zeros(len(known), dtype=bool)
-    if not far.any() or not len(others) or far.sum() > MOST * known.sum():
+    others = scores[~far]
+    none = np.zeros(len(scores), dtype=bool)
+    if not far.any() or not len(others) or far.sum() > MOST * len(scores):
         return none
     far &= scores > others.max()
     return far if np.sum(residual[far] ** 2) > SHARE * np.sum(residual**2) else none

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.stats import rankdata
 
 from hpsde.base.groups import Strategy
 from hpsde.errors import InputError
@@ -76,6 +75,8 @@ class Ranked(ReturnFunction, name="rank"):
 
     def log(self, returns: np.ndarray) -> np.ndarray:
         """The rank as a share: 1 for the best."""
+        from scipy.stats import rankdata  # slow to load
+
         return rankdata(returns) / len(returns)
 
 

@@ -15,7 +15,7 @@ from hpsde.base.padding import pad_rows, padded_size
 from hpsde.base.precision import single
 from hpsde.base.shapes import Array
 from hpsde.gp.warp import FINEST, Warp, clip_depth
-from hpsde.steps import landscape, outliers, surface
+from hpsde.steps import landscape, outliers, residuals, surface
 from hpsde.steps.configuration import ReturnModelSettings
 from hpsde.steps.landscape import Landscape
 from hpsde.steps.rollouts import Data
@@ -44,7 +44,7 @@ def approximate_return(
     while settings.return_model.warp == "clip" and (bad := _suspects(found, data)).any():
         fewer = data._replace(mask=data.mask & ~bad)
         again = _fit(key, fewer, spreads, start, settings)
-        if surface.evidence(again) - surface.evidence(found) < outliers.GAIN:
+        if residuals.evidence(again) - residuals.evidence(found) < outliers.GAIN:
             break
         found, data = again, fewer
     return found, data
@@ -54,7 +54,8 @@ def _suspects(found: Surface, data: Data) -> np.ndarray:
     """Which rollouts have returns far too high [N]."""
     bad = np.zeros(len(data.mask), dtype=bool)
     if not found.binary:
-        bad[found.rows] = outliers.suspects(found.process, np.asarray(found.scores))[: len(found.rows)]
+        known = residuals.residuals(found)
+        bad[found.rows] = outliers.suspects(known.beta, known.precision, known.scores)
     return bad
 
 
@@ -101,7 +102,7 @@ def survey(
         return surface.fit_scores(key, *given, smooth=True)
 
     if last is None:
-        if not surface.explains(approximated):
+        if not residuals.explains(approximated):
             return None
         warp, start = approximated.warp, approximated.start
         if start.kernel != "se":
@@ -123,7 +124,7 @@ def modelled_scores(data: Data, approximated: Surface) -> np.ndarray:
     it is one of success or failure.
     """
     scores = np.full(len(data.mask), np.nan)
-    scores[approximated.rows] = surface.fitted_scores(approximated)[: len(approximated.rows)]
+    scores[approximated.rows] = residuals.fitted_scores(approximated)
     others = np.flatnonzero(data.mask & np.isnan(scores))
     if len(others):
         scores[others] = predict(approximated, data.parameters[others], data.contexts[others])

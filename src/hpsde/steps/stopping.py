@@ -14,7 +14,7 @@ at most, b being the best. Where two options are as good as one another d alone 
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtr
 
 from hpsde.steps.refinement import WIDTH
 
@@ -36,6 +36,6 @@ def left_of_gate(mean: np.ndarray, deviation: np.ndarray) -> float:
     best, places = np.argmax(mean, axis=0), np.arange(mean.shape[1])
     d = np.sqrt(deviation**2 + deviation[best, places] ** 2)
     x = np.maximum((mean - mean[best, places]) / np.maximum(d, 1e-300), -FAR)
-    gain = d * (norm.pdf(x) + x * norm.cdf(x))
+    gain = d * (np.exp(-(x**2) / 2.0) / np.sqrt(2.0 * np.pi) + x * ndtr(x))
     gain[best, places] = 0.0
     return float(gain.sum(axis=0).mean())

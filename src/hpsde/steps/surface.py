@@ -25,6 +25,7 @@ from hpsde.base.shapes import Array, Float
 from hpsde.gp import binary as gp_binary
 from hpsde.gp.axes import turned_axes
 from hpsde.gp.directions import few_directions, leading
+from hpsde.gp.sparse import Missed, condition_sparse, looked_at
 from hpsde.gp.warp import WARPS, Warp, fit_warp
 from hpsde.steps.configuration import LARGEST_POINTS, ReturnModelSettings, SurfaceSettings
 
@@ -41,8 +42,8 @@ SIGNAL, NOISE = 1.0, 0.3  # to start from
 TOLERANCE = 1e-5  # of the likelihood, that a step must gain: some thousandths of a nat
 DIRECTIONS = 5  # at most, where few are tried
 LEFT_OUT = 4  # every so many rollouts one is left out to choose the axes by
+BY_WAY_OF = 2.0 / 3.0  # of the most points of an exact process: points that all rollouts speak by where there are more
 FIT_POINTS = 384  # most rollouts that the marginal likelihood looks at, and that axes on trial are found from
-MORE = 5.0  # nats
 
 
 class Start(NamedTuple):
@@ -84,10 +85,20 @@ class ReturnModel(Group):
     )
     max_points: int = setting(
         1536,
-        "Most rollouts that it is conditioned on; beyond it the newest, and a quarter of older ones.",
+        "Most rollouts that it is conditioned on exactly. With more, it sees all of them by way of two thirds as many "
+        "points (4,096 at most); of success or failure it sees so many alone, the newest, and a quarter of older ones.",
         low=2,
         high=LARGEST_POINTS,
     )
+
+
+class Sparse(NamedTuple):
+    """What is known of the rollouts of a sparse process (gp/sparse.py), whose points are only some of them."""
+
+    missed: Missed  # of the rollouts `rows` of the surface
+    scores: np.ndarray  # [n] of these
+    z: np.ndarray  # [p, E] points that its hyper-parameters were fitted to
+    y: np.ndarray  # [p] and their scores
 
 
 class Surface(NamedTuple):
@@ -98,9 +109,10 @@ class Surface(NamedTuple):
     warp: Warp
     axes: Float[Array, "E Z"] | None
     start: Start
-    rows: np.ndarray  # [n] numbers of the rollouts that the first n points of the process are
+    rows: np.ndarray  # [n] numbers of the rollouts that the first n points of the process are, or that `sparse` knows
     unit: float  # returns that a score is
     binary: bool = False
+    sparse: Sparse | None = None
 
 
 def fit(
@@ -148,11 +160,12 @@ def fit_scores(
     smooth: its kernel is the squared exponential, whatever others would predict.
     """
     rows = np.flatnonzero(mask)
-    points = gp.choose_points(key, len(rows), settings.return_model.max_points)
+    most = settings.return_model.max_points
+    points = gp.choose_points(key, len(rows), most)
     z, y = np.roll(joint, -context_size, axis=1)[rows[points]], scores[rows[points]]  # z = [xi, s]
     standard = (y - y.mean()) / max(float(y.std()), 1e-12) if binary else y
     before, start = start, _find_axes(z, standard, len(rows), spreads, start, settings, binary or smooth)
-    size = len(mask) if len(points) == len(rows) else padded_size(len(points))
+    size = min(len(mask), padded_size(min(len(mask), most)))
     seen = z if start.axes is None else z @ start.axes.T
     seen, y, known = pad_rows(seen, size), pad_rows(y, size), np.arange(size) < len(points)
     unit = warp.unit
@@ -172,78 +185,26 @@ def fit_scores(
         else:
             hyperparameters = _rescaled(hyperparameters, start.unit / unit)
         start = start._replace(mean=None)
-        process = gp.posterior(hyperparameters, seen, y, known)
+        if len(points) == len(rows):
+            process = gp.posterior(hyperparameters, seen, y, known)
     start = start._replace(hyperparameters=hyperparameters, fitted=len(rows) if old else start.fitted, unit=unit)
     axes = None if start.axes is None else jnp.asarray(start.axes)
-    return Surface(process, jnp.asarray(y), warp, axes, start, rows[points], unit, binary)
+    if len(points) == len(rows) or binary:
+        return Surface(process, jnp.asarray(y), warp, axes, start, rows[points], unit, binary)
+    every, fitted_to = np.roll(joint, -context_size, axis=1)[rows], (seen[known], y[known])
+    every = every if start.axes is None else every @ start.axes.T
+    looked = looked_at(scores[rows])
+    process, chosen, missed = condition_sparse(
+        hyperparameters, every, scores[rows], int(BY_WAY_OF * most), size, looked
+    )
+    kept, sparse = scores[rows[chosen]], Sparse(missed, scores[rows[looked]], *fitted_to)
+    return Surface(process, jnp.asarray(pad_rows(kept, size)), warp, axes, start, rows[looked], unit, False, sparse)
 
 
 def _rescaled(known: gp.Hyperparameters, factor: float) -> gp.Hyperparameters:
     """The same for scores so many times as large."""
     change = float(np.log(factor))
     return known._replace(log_signal=known.log_signal + change, log_noise=known.log_noise + change)
-
-
-def fitted_scores(found: Surface) -> np.ndarray:
-    """The mean of the process at its points [N]: y - (noise^2 + jitter) beta; log odds by p = y - beta."""
-    y, beta = np.asarray(found.scores), np.asarray(found.process.beta)
-    if found.binary:
-        p = np.clip(y - beta, 1e-12, 1.0 - 1e-12)
-        return np.log(p) - np.log1p(-p)
-    known = found.process.hyperparameters
-    noise = np.exp(2.0 * float(known.log_noise)) + gp.JITTER * np.exp(2.0 * float(known.log_signal))
-    return y - noise * beta
-
-
-def explained(found: Surface) -> float:
-    """R^2 of the returns' scores, each predicted from all others: 1 - sum (beta_i / (K^-1)_ii)^2 / sum y_i^2.
-
-    For success or failure it is the share of the deviance that the odds explain.
-    """
-    known = np.asarray(found.process.mask)
-    y = np.asarray(found.scores)[known]
-    beta = np.asarray(found.process.beta)[known]
-    if found.binary:
-        p, rate = np.clip(y - beta, 1e-12, 1.0 - 1e-12), np.clip(y.mean(), 1e-12, 1.0 - 1e-12)
-        deviance, nothing = (-np.sum(np.log(np.where(y > 0.5, each, 1.0 - each))) for each in (p, rate))
-        return float(1.0 - deviance / max(nothing, 1e-12))
-    return left_out_share(found.process, y, known)
-
-
-def left_out_share(process: gp.GP, y: np.ndarray, points: np.ndarray) -> float:
-    """R^2 of some of the points of a process, whose scores are y, each predicted from all others."""
-    precision = np.diagonal(np.asarray(process.K_inverse))[points]
-    residual = np.asarray(process.beta)[points] / np.maximum(precision, 1e-300)
-    return float(1.0 - np.mean(residual**2) / max(float(np.var(y)), 1e-300))
-
-
-def evidence(found: Surface) -> float:
-    """log p of the returns for each rollout, in units that do not depend on the scores' own."""
-    known = np.asarray(found.process.mask)
-    points = np.asarray(found.process.z)
-    value = gp.log_evidence(found.process.hyperparameters, points, np.asarray(found.scores), known)
-    return value / known.sum() - float(np.log(found.unit))
-
-
-def explains(found: Surface) -> bool:
-    """Whether the process explains more than noise: by MORE nats and one for each of its numbers, and where rollouts
-    were left out, some of their variance.
-    """
-    known = np.asarray(found.process.mask)
-    if found.binary:
-        return True
-    y = np.asarray(found.scores)[known]
-    if y.std() < 1e-9:  # equal returns
-        return False
-    y = (y - y.mean()) / y.std()
-    hyperparameters = found.process.hyperparameters
-    scores = np.zeros(len(known))
-    scores[known] = y
-    value = gp.log_evidence(hyperparameters, np.asarray(found.process.z), scores, known)
-    nothing = -0.5 * known.sum() * (1.0 + np.log(2.0 * np.pi))
-    numbers = len(hyperparameters.log_lengths) + 2
-    predicts = found.start.held_out is None or found.start.held_out > 0.0
-    return bool(value - nothing > MORE + numbers) and predicts
 
 
 def _likeliest_odds(z: np.ndarray, success: np.ndarray, mean: float, start: Start, size: int) -> gp.Hyperparameters:
