@@ -20,6 +20,7 @@ from handmade import DOUBTS, KEPT, binary_gate, by_hand, fields, rewrite
 from hpsde import FileFormatError, InputError, gp, load_policy
 from hpsde.base import archive as _archive
 from hpsde.policy.fields import COMMON, FEATURES, GATES, NEW_IN_VERSION, fields_of
+from hpsde.serve.model_data import model_data
 from hpsde.steps.features import Custom, SquaredExponential
 from hpsde.steps.gate import Optimism
 
@@ -395,6 +396,8 @@ def test_what_a_sparse_gate_knows_comes_back_and_version_8_had_none(path):
     known = loaded.acting.gate.process.known(rows[:, np.asarray(process.mask)])
     np.testing.assert_allclose(known, np.sum((rows @ half) * rows, axis=1), rtol=1e-9)
     np.testing.assert_array_equal(loaded.act(contexts), policy.act(contexts))
+    assert model_data(make("gp")) is not None
+    assert model_data(loaded) is None  # a page computes deviations from the points
     arrays = fields(path.read_bytes())
     for wrong, message in ((half[:3, :3], "what its gate knows is of 3 points"), (half[:, :3], "gate_known has shape")):
         rewrite(path, arrays | {"gate_known": wrong})

@@ -92,7 +92,7 @@ class ProcessInUse:
         self.beta, self._binary = fields["gate_beta"][mask], bool(fields["gate_binary"])
         self._success = fields["gate_scores"][mask] - self.beta if self._binary else None  # its probability
         # Of a sparse process (gp/sparse.py) it does not follow from the points.
-        self._inverse = fields["gate_known"][np.ix_(mask, mask)] if fields["gate_known"].size else None
+        self.inverse = fields["gate_known"][np.ix_(mask, mask)] if fields["gate_known"].size else None
 
     @cached_property
     def root(self) -> np.ndarray | None:
@@ -119,7 +119,7 @@ class ProcessInUse:
 
     def prepare(self) -> None:
         """Compute what deviations need."""
-        if self._inverse is None:
+        if self.inverse is None:
             self.whitening  # noqa: B018 - kept there
 
     def scaled(self, z: np.ndarray) -> np.ndarray:
@@ -143,8 +143,8 @@ class ProcessInUse:
 
     def known(self, k: np.ndarray) -> np.ndarray:
         """k' K^-1 k [Q] of k [Q, P]."""
-        if self._inverse is not None:
-            return np.sum((k @ self._inverse) * k, axis=1)
+        if self.inverse is not None:
+            return np.sum((k @ self.inverse) * k, axis=1)
         W, total = self.whitening, np.zeros(len(k))
         for start in range(0, len(W), ROWS):
             end = min(start + ROWS, len(W))

@@ -18,11 +18,15 @@ from hpsde.steps.features import LOW, Custom, SquaredExponential
 
 
 def model_data(policy: HierarchicalPolicy) -> dict[str, Any] | None:
-    """All that a page needs to evaluate the policy in any context; None where it has code of the user's own."""
+    """All that a page needs to evaluate the policy in any context; None where it has code of the user's own, or a gate
+    that is sparse, whose deviations do not follow from its points.
+    """
     gate, units, options = policy.acting.gate, policy.units, policy.acting.options
     if policy.options_kind != LINEAR or isinstance(policy.features, Custom):
         return None
     if not isinstance(gate, GPInUse | SoftmaxInUse | MarginalInUse):
+        return None
+    if isinstance(gate, GPInUse) and gate.process.inverse is not None:
         return None
     tried = None if policy.tried is None else np.asarray(policy.tried)[policy.kept]
     allowed = tried if tried is not None and tried.any() else np.ones(len(options.b), dtype=bool)
