@@ -80,16 +80,14 @@ class HPSDE(Learner):
 
     def _draw(self, key: Array, rows: np.ndarray, policy: HierarchicalPolicy) -> Proposal:
         key_option, key_noise, key_scouts = jax.random.split(key, 3)
+        parameters, option = self._drawn(key_option, key_noise, key_scouts, rows, policy)
         climbs = self._climbs(len(rows))
-        parameters, option = np.zeros((len(rows), self.parameter_size)), np.full(len(rows), INITIAL)
-        left = np.arange(len(rows)) >= len(climbs.places)
-        parameters[~left], option[~left] = climbs.places, climbs.option
+        parameters[: len(climbs.places)], option[: len(climbs.places)] = climbs.places, climbs.option
         if np.isfinite(self._state.least) and self.settings.density.scouts:
-            # One rollout tells all of a place: options need none beside those of their hills.
-            parameters[left] = self._unclimbed(key_noise, rows[left], climbs.places)
-        else:
-            drawn = self._drawn(key_option, key_noise, key_scouts, rows, policy)
-            parameters[left], option[left] = (each[left] for each in drawn)
+            rising = np.cumsum(policy.kept)[self._state.climbing[self._state.climbing >= 0]] - 1
+            idle = (option != INITIAL) & ~np.isin(option, rising)
+            idle[: len(climbs.places)] = False
+            parameters[idle], option[idle] = self._unclimbed(key_noise, rows[idle], parameters[~idle]), INITIAL
         own, others = option != INITIAL, np.flatnonzero(option == INITIAL)
         log_density = np.zeros(len(rows))
         if own.any():

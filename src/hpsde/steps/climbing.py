@@ -33,6 +33,9 @@ JITTER = 1e-12  # of the kernel's variance
 STARTS = 60  # places at which a model is looked at before it is climbed,
 WALKS, STRIDE = 8, 0.7  # steps of a walk on models at most, and how long each is, in spacings
 ENOUGH = 1e-8  # of the returns' range from typical to best: less is not worth a rollout
+FINEST = 1e-12  # of it: for less there is no rollout at all
+TOGETHER = 1e-9  # rollouts so near one another are in one place
+POLISHED = 10  # times D + 1 rollouts as good as the highest up to ENOUGH: then no more are asked for
 CLOSE = 1e-4  # of it: where no more is lost, rollouts make sure of a top
 NEARLY = 1e-2  # of it: where no more is to gain, a hill is known
 CHECKED, ALONE = 60, 0.1  # rollouts that models are checked by, and how far from others each is, in spacings
@@ -309,15 +312,22 @@ def _look(ground: Ground, tree: KDTree, row: int, least: float, doubt: float, hi
     gain = max(seen.height - float(ground.y[row]), 0.0)
     way = seen.length * float(np.sqrt(2.0 / max(seen.signal, 1e-150)))  # on which as much is lost, squared, as 1
     width, close = (min(way * float(np.sqrt(each)), reach) for each in (gain, ENOUGH * ground.scale))
-    if np.sum(ground.y[beside] >= ground.y[row] - ENOUGH * ground.scale) > size + 1:
-        # So many rollouts as good as the highest: whatever the model promises, the last ones have gained nothing.
-        return Hill(row, KNOWN, None, 0.0, close)
+    step: np.ndarray | None = np.clip(place + seen.step, ground.low, ground.high)
+    if gain <= FINEST * ground.scale or float(tree.query(step)[0]) <= TOGETHER:
+        step = None
+    as_good = int(np.sum(ground.y[beside] >= ground.y[row] - ENOUGH * ground.scale))
+    if as_good > size + 1:
+        # Whatever the model promises, the last rollouts have gained nothing that is worth one. A few more may.
+        going_on = step is not None and as_good <= POLISHED * (size + 1)
+        return Hill(row, KNOWN, step if going_on else None, min(width, close) if going_on else 0.0, close)
     if gain <= ENOUGH * ground.scale:
-        # By fewer rollouts close to a top a model may promise nothing by chance.
+        # By fewer rollouts close to a top, none of them as good, a model may promise nothing by chance.
         near = min(way * float(np.sqrt(CLOSE * ground.scale)), BESIDE * ground.spacing)
         others = tree.query_ball_point(place, near)
-        sure = len(others) >= size + 2
-        return Hill(row, KNOWN, None if sure else _apart_from(ground, place, ground.x[others], near), width, close)
+        if len(others) < size + 2 or as_good < 2:
+            near = near if len(others) < size + 2 else max(close, 100.0 * TOGETHER)
+            return Hill(row, KNOWN, _apart_from(ground, place, ground.x[others], near), width, close)
+        return Hill(row, KNOWN, step, width, close)
     if not seen.goes_on and seen.height + DOUBT * seen.deviation < least:
         return Hill(row, LOW)
     # A step along a diagonal is longer than the spacing: a better rollout that lies as near is the hill's.
