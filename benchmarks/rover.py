@@ -12,8 +12,9 @@ method here is told that three routes are wanted, or which differ.
   ways             different ways through the streets (docs/tasks.md) that some evaluation earns 4 or more on
   options, doubts  of hpsde's policy
 
-Methods: hpsde with the defaults; cma, CMA-ES started three times with a third of the budget each (needs cma); random,
-the first, exploring parameters alone. Writes benchmarks/results/rover.csv, a line for each run as soon as it is done.
+Methods: hpsde with the defaults; regions, the search of hpsde.experiments.regions by itself, with 150 first rollouts
+and 50 at a time; cma, CMA-ES started three times with a third of the budget each (needs cma); random, the first,
+exploring parameters alone. Writes benchmarks/results/rover.csv, a line for each run as soon as it is done.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ import jax
 import numpy as np
 
 import hpsde
+from hpsde.experiments.regions.regions import Terrain, advance
 from hpsde.learning import budget as budget_of
 from hpsde.learning import iterate
 from hpsde.methods import DEFAULT_METHOD, make_learner
@@ -85,6 +87,24 @@ def run_hpsde(budget: int, seed: int) -> dict[str, Any]:
     }
 
 
+FIRST, BATCH = 150, 50  # first rollouts of regions, and how many are done at a time
+
+
+def run_regions(budget: int, seed: int) -> dict[str, Any]:
+    """What regions ask for; parameters in deviations of the first ones."""
+    low, high = TASK.parameter_bounds
+    x = TASK.sample_initial(jax.random.key(seed), np.zeros((FIRST, 0)))
+    middle, unit = x.mean(axis=0), x.std(axis=0)
+    y = evaluated(x)
+    typical, state = float(np.median(y)), None
+    while len(y) < budget:
+        ground = Terrain((x - middle) / unit, y, typical, (low - middle) / unit, (high - middle) / unit)
+        state = advance(ground, state)
+        asked = np.clip(middle + unit * state.asked[: min(BATCH, budget - len(y))], low, high)
+        x, y = np.concatenate([x, asked]), np.concatenate([y, evaluated(asked)])
+    return {"parameters": x, "returns": y}
+
+
 def run_cma(budget: int, seed: int) -> dict[str, Any]:
     """CMA-ES within the bounds, from three random starts."""
     import cma
@@ -113,7 +133,7 @@ def run_random(budget: int, seed: int) -> dict[str, Any]:
     return {"parameters": parameters, "returns": evaluated(parameters)}
 
 
-METHODS = {"hpsde": run_hpsde, "cma": run_cma, "random": run_random}
+METHODS = {"hpsde": run_hpsde, "regions": run_regions, "cma": run_cma, "random": run_random}
 FIELDS = (
     *("method", "budget", "seed", "evaluations", "best", "best_three", "best_three_means"),
     *("ways", "options", "doubts", "seconds"),
