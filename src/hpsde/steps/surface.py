@@ -43,6 +43,7 @@ TOLERANCE = 1e-5  # of the likelihood, that a step must gain: some thousandths o
 DIRECTIONS = 5  # at most, where few are tried
 LEFT_OUT = 4  # every so many rollouts one is left out to choose the axes by
 BY_WAY_OF = 2.0 / 3.0  # of the most points of an exact process: points that all rollouts speak by where there are more
+MANY = 4  # times `max_points`: with more rollouts a sparse process sees all of them
 FIT_POINTS = 384  # most rollouts that the marginal likelihood looks at, and that axes on trial are found from
 
 
@@ -85,8 +86,9 @@ class ReturnModel(Group):
     )
     max_points: int = setting(
         1536,
-        "Most rollouts that it is conditioned on exactly. With more, it sees all of them by way of two thirds as many "
-        "points (4,096 at most); of success or failure it sees so many alone, the newest, and a quarter of older ones.",
+        "Most rollouts that it is conditioned on exactly. With more, it sees the newest and a quarter of older ones. "
+        "With more than four times as many it sees all by way of two thirds as many points, unless they are success or "
+        "failure.",
         low=2,
         high=LARGEST_POINTS,
     )
@@ -161,6 +163,7 @@ def fit_scores(
     """
     rows = np.flatnonzero(mask)
     most = settings.return_model.max_points
+    many = not binary and len(rows) > MANY * most
     points = gp.choose_points(key, len(rows), most)
     z, y = np.roll(joint, -context_size, axis=1)[rows[points]], scores[rows[points]]  # z = [xi, s]
     standard = (y - y.mean()) / max(float(y.std()), 1e-12) if binary else y
@@ -185,11 +188,11 @@ def fit_scores(
         else:
             hyperparameters = _rescaled(hyperparameters, start.unit / unit)
         start = start._replace(mean=None)
-        if len(points) == len(rows):
+        if not many:
             process = gp.posterior(hyperparameters, seen, y, known)
     start = start._replace(hyperparameters=hyperparameters, fitted=len(rows) if old else start.fitted, unit=unit)
     axes = None if start.axes is None else jnp.asarray(start.axes)
-    if len(points) == len(rows) or binary:
+    if not many:
         return Surface(process, jnp.asarray(y), warp, axes, start, rows[points], unit, binary)
     every, fitted_to = np.roll(joint, -context_size, axis=1)[rows], (seen[known], y[known])
     every = every if start.axes is None else every @ start.axes.T
