@@ -312,9 +312,8 @@ def _look(ground: Ground, tree: KDTree, row: int, least: float, doubt: float, hi
     gain = max(seen.height - float(ground.y[row]), 0.0)
     way = seen.length * float(np.sqrt(2.0 / max(seen.signal, 1e-150)))  # on which as much is lost, squared, as 1
     width, close = (min(way * float(np.sqrt(each)), reach) for each in (gain, ENOUGH * ground.scale))
-    step: np.ndarray | None = np.clip(place + seen.step, ground.low, ground.high)
-    if gain <= FINEST * ground.scale or float(tree.query(step)[0]) <= TOGETHER:
-        step = None
+    top = np.clip(place + seen.step, ground.low, ground.high)
+    step = top if gain > FINEST * ground.scale and float(tree.query(top)[0]) > TOGETHER else None
     as_good = int(np.sum(ground.y[beside] >= ground.y[row] - ENOUGH * ground.scale))
     if as_good > size + 1:
         # Whatever the model promises, the last rollouts have gained nothing that is worth one. A few more may.
@@ -335,7 +334,7 @@ def _look(ground: Ground, tree: KDTree, row: int, least: float, doubt: float, hi
     if ground.y[near].max() > ground.y[row]:
         return Hill(row, JOINED)
     state = NEW if seen.goes_on or gain > NEARLY * ground.scale else KNOWN
-    return Hill(row, state, np.clip(place + seen.step, ground.low, ground.high), width, close)
+    return Hill(row, state, top, width, close)
 
 
 def _leads_to(ground: Ground, tree: KDTree, place: np.ndarray, higher: list[Hill]) -> bool:
