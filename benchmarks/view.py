@@ -5,8 +5,9 @@
 
 The large run is made up: rollouts of one context number and two parameters, of which the first 200 were learned from.
 That of the arm (reach) has learned once, from as many rollouts as --arm says. Opening is from the navigation to the
-first drawing of all parts; a move of the context is from the change of its numbers to the redraw of all options, their
-pictures and the map, the server's answer included.
+first drawing of all parts, and what the command takes before it prints its address is counted apart; a move of the
+context is from the change of its numbers to the redraw of all options, their pictures and the map, the server's answer
+included.
 """
 
 from __future__ import annotations
@@ -69,11 +70,13 @@ def returns_of(context: np.ndarray, parameters: np.ndarray) -> np.ndarray:
 def measure(folder: Path) -> dict[str, Any]:
     """Milliseconds of opening, drawing and moving."""
     words = [sys.executable, "-m", "hpsde", "view", str(folder), "--no-browser"]
+    begun = time.perf_counter()
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server, sync_playwright() as playwright:
         try:
             found = re.search(r"http://\S+", server.stdout.readline() if server.stdout else "")
             if found is None:
                 raise SystemExit("the view did not start")
+            address = 1e3 * (time.perf_counter() - begun)
             browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
             page = browser.new_page(viewport={"width": 1280, "height": 900})
             opened = []
@@ -91,6 +94,7 @@ def measure(folder: Path) -> dict[str, Any]:
     middle, slow = np.percentile(moved, [50, 95])
     return {
         "options": options,
+        "command_to_address_ms": round(address),
         "open_first_ms": round(opened[0]),
         "open_again_ms": round(min(opened[1:])),
         "draw_map_ms": round(float(np.median(drawn)), 1),
