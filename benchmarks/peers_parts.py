@@ -144,8 +144,11 @@ def acting() -> list[str]:
     fields = {f"gate_{name}": np.asarray(getattr(posterior, name)) for name in ("z", "mask", "beta", "centre", "mean")}
     fields |= {f"gate_{name}": np.asarray(value) for name, value in posterior.hyperparameters._asdict().items()}
     knots = {"gate_warp_returns": np.array([-1.0, 1.0]), "gate_warp_scores": np.array([-1.0, 1.0])}
-    flags = {"gate_cautious": np.array(True), "gate_binary": np.array(False), "gate_matern": np.array(False)}
-    gate = GPInUse(fields | knots | flags | {"gate_scores": y, "gate_known": np.zeros((0, 0))}, np.zeros((2, 1, 1)))
+    flags = {"gate_cautious": np.array(True), "gate_binary": np.array(False), "gate_kernel_tau": np.ones(1)}
+    gate = GPInUse(
+        fields | knots | flags | {"gate_scores": y, "gate_kernel_w": np.ones(1), "gate_known": np.zeros((0, 0))},
+        np.zeros((2, 1, 1)),
+    )
     contexts = np.linspace(-1.0, 1.0, QUERIES)[:, None]
     means = np.stack([contexts, -contexts])
     gate.choose(means, contexts)

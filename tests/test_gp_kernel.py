@@ -97,8 +97,8 @@ def test_the_kernel_is_part_of_the_tree():
     arrays = {}
     outline = flatten(given, arrays)
     for other in (jax.tree.map(lambda x: x + 1.0, given), single(given), given._replace(log_noise=jnp.zeros(()))):
-        assert type(other) is gp.MaternHyperparameters
-    assert type(build(outline, arrays, CLASSES)) is gp.MaternHyperparameters
+        assert type(other) is gp.KERNELS["matern"]
+    assert type(build(outline, arrays, CLASSES)) is gp.KERNELS["matern"]
     assert jax.tree.structure(given) != jax.tree.structure(hyperparameters("se"))
     assert gp.with_kernel(given, "matern") is given
     assert type(gp.with_kernel(given, "se")) is gp.Hyperparameters
@@ -151,7 +151,7 @@ def test_lapack_gives_the_same_posterior(n):
     mask = np.random.default_rng(37).permutation(301) < n
     truth = gp.condition(hyperparameters(), z, y, mask, 0.4)
     ours = gp.condition_by_lapack(hyperparameters(), z, y, mask, 0.4)
-    assert type(ours.hyperparameters) is gp.MaternHyperparameters
+    assert type(ours.hyperparameters) is gp.KERNELS["matern"]
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(truth), strict=True):
         assert a.dtype == b.dtype
         assert_allclose(a, b, rtol=1e-9, atol=1e-9)
@@ -205,12 +205,12 @@ def test_a_fit_has_the_kernel_asked_for_or_that_of_its_start():
     assert type(plain) is gp.Hyperparameters
     fits = [gp.fit_hyperparameters(z, y, kernel="matern", backend=backend) for backend in LIKELIHOODS]
     for (found, info), (other, _) in ((fits[0], fits[1]), (fits[1], fits[0])):
-        assert type(found) is gp.MaternHyperparameters
+        assert type(found) is gp.KERNELS["matern"]
         assert info.converged
         for a, b in zip(found, other, strict=True):
             assert_allclose(a, b, atol=1e-3)
     again, _ = gp.fit_hyperparameters(z, y, start=fits[0][0])
-    assert type(again) is gp.MaternHyperparameters
+    assert type(again) is gp.KERNELS["matern"]
     assert type(gp.fit_hyperparameters(z, y, start=again, kernel="se")[0]) is gp.Hyperparameters
     with pytest.raises(UnknownNameError, match="kernel"):
         gp.fit_hyperparameters(z, y, kernel="cubic")
@@ -308,7 +308,7 @@ def test_gradients_of_the_mean(process):
     truth = jax.grad(lambda z: jnp.sum(gp.predict_mean(process, z)))(points)
     assert_allclose(mean_gradients(process), truth, atol=1e-6)
     axes, start = turned_axes(process, np.eye(S + D))
-    assert type(start) is gp.MaternHyperparameters
+    assert type(start) is gp.KERNELS["matern"]
     assert axes.shape == (S + D, S + D)
 
 

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -19,7 +20,7 @@ import small
 from handmade import DOUBTS, KEPT, binary_gate, by_hand, fields, rewrite
 from hpsde import FileFormatError, InputError, gp, load_policy
 from hpsde.base import archive as _archive
-from hpsde.policy.fields import COMMON, FEATURES, GATES, NEW_IN_VERSION, fields_of
+from hpsde.policy.fields import COMMON, FEATURES, GATES, GONE_IN_VERSION, NEW_IN_VERSION, fields_of
 from hpsde.serve.model_data import model_data
 from hpsde.steps.features import Custom, SquaredExponential
 from hpsde.steps.gate import Optimism
@@ -157,21 +158,44 @@ def test_a_matern_kernel_comes_back(directions, path):
     generator = np.random.default_rng(3)
     E = 3 if directions is None else directions
     z, scores, mask = generator.normal(size=(16, E)), np.sort(generator.normal(size=16)), np.arange(16) < 13
-    hyperparameters = gp.MaternHyperparameters(np.zeros(E) + 0.3, np.array(0.1), np.array(-1.0))
+    hyperparameters = gp.KERNELS["matern"](np.zeros(E) + 0.3, np.array(0.1), np.array(-1.0))
     process = gp.posterior(hyperparameters, z, scores, mask)
     axes = None if directions is None else generator.normal(size=(E, 3))
     gate = make("gp").gate._replace(process=process, scores=np.where(mask, scores, 0.0), axes=axes)
     policy = dataclasses.replace(make("gp"), gate=gate)
     policy.save(path)
     loaded = load_policy(path)
-    assert isinstance(loaded.gate.process.hyperparameters, gp.MaternHyperparameters)
+    assert isinstance(loaded.gate.process.hyperparameters, gp.KERNELS["matern"])
     small.assert_same_bits(policy, loaded)
     np.testing.assert_array_equal(loaded.gate.process.K_inverse, process.K_inverse)
     contexts = policy.known_contexts
     for optimism in (None, Optimism(1.0)):
         np.testing.assert_array_equal(loaded.gate_scores(contexts, optimism), policy.gate_scores(contexts, optimism))
-    rewrite(path, as_version(4, fields(path.read_bytes())))
-    assert load_policy(path).gate.process.hyperparameters.kernel.name == "se"
+    arrays = fields(path.read_bytes())
+    for version, kernel in ((10, "matern"), (4, "se")):
+        rewrite(path, as_version(version, arrays))
+        assert load_policy(path).gate.process.hyperparameters.kernel.name == kernel
+
+
+def test_a_kernel_that_is_not_known_is_read_by_its_numbers(path):
+    """A file of somebody who has one more: it acts, and its process is of that sum."""
+    make("gp").save(path)
+    arrays = fields(path.read_bytes())
+    tau, w = np.array([0.5, 2.0]), np.array([0.25, 0.75])
+    rewrite(path, arrays | {"gate_kernel_tau": tau, "gate_kernel_w": w})
+    loaded, contexts = load_policy(path), make("gp").known_contexts
+    assert loaded.gate.process.hyperparameters.kernel[1:] == ((0.5, 2.0), (0.25, 0.75))
+    z = np.random.default_rng(0).normal(size=(4, 3))
+    process, known = loaded.gate.process, np.asarray(loaded.gate.process.mask)
+    mean = gp.predict_mean(process, jnp.asarray(z))
+    lengths = np.exp(np.asarray(process.hyperparameters.log_lengths))
+    d2 = np.sum(
+        ((z - np.asarray(process.centre))[:, None] - np.asarray(process.z)[known][None]) ** 2 / lengths**2, axis=2
+    )
+    k = np.exp(2 * float(process.hyperparameters.log_signal)) * (0.25 * np.exp(-d2) + 0.75 * np.exp(-0.25 * d2))
+    np.testing.assert_allclose(mean, float(process.mean) + k @ np.asarray(process.beta)[known], rtol=1e-6)
+    loaded.save(path.with_name("again.npz"))
+    np.testing.assert_array_equal(load_policy(path.with_name("again.npz")).act(contexts), loaded.act(contexts))
 
 
 def saved_as(version, gate, path):
@@ -277,10 +301,15 @@ def as_version(version, arrays):
     header = json.loads(str(arrays["header"])) | {"version": version}
     if version < 3:
         del header["doubts"]
+    if version < 10:
+        del header["options"]
     later = {name for since, names in NEW_IN_VERSION.items() if since > version for name in names}
-    return {name: array for name, array in arrays.items() if name not in later} | {
-        "header": np.array(json.dumps(header))
-    }
+    matern = {"gate_matern": np.array(len(arrays["gate_kernel_tau"]) > 1)} if header["gate"] == "gp" else {}
+    return (
+        {name: array for name, array in arrays.items() if name not in later}
+        | (matern if 5 <= version < 11 else {})
+        | {"header": np.array(json.dumps(header))}
+    )
 
 
 @pytest.mark.parametrize("features", ["linear", "squared-exponential"])
@@ -299,7 +328,7 @@ def test_files_of_version_1_are_read(gate, features, path):
     rewrite(path, old)
     small.assert_same_bits(load_policy(path), policy)
     load_policy(path).save(path)
-    assert json.loads(str(fields(path.read_bytes())["header"]))["version"] == 9
+    assert json.loads(str(fields(path.read_bytes())["header"]))["version"] == 11
     rewrite(path, arrays | {"header": old["header"]})
     with pytest.raises(
         FileFormatError,
@@ -361,7 +390,7 @@ def test_any_reader_of_numpys_files_can_read_it(saved):
     arrays = fields(saved)
     header = json.loads(str(arrays.pop("header")))
     kinds = {"features": "linear", "gate": "gp"}
-    assert header == {"format": "hpsde-policy", "version": 9, **kinds, "doubts": []}
+    assert header == {"format": "hpsde-policy", "version": 11, **kinds, "doubts": [], "options": "linear"}
     assert set(arrays) == set(fields_of("linear", "gp"))
     assert all(array.dtype in (np.float64, np.int64, bool) for array in arrays.values())
 
@@ -371,7 +400,9 @@ def test_the_page_names_every_field_with_its_type_and_shape():
     types = {"float64": "<f8", "int64": "<i8", "bool": "|b1"}
     written = [(name, types[kind], shape.replace(",", "")) for name, kind, shape in rows]
     known = [COMMON, *FEATURES.values(), *GATES.values()]
-    assert sorted(written) == sorted((name, f.dtype, f.shape) for part in known for name, f in part.items())
+    gone = {name for names in GONE_IN_VERSION.values() for name in names}
+    shown = [(name, f.dtype, f.shape) for part in known for name, f in part.items() if name not in gone]
+    assert sorted(written) == sorted(shown)
 
 
 def test_code_of_the_page_runs(path, monkeypatch, capsys):
@@ -523,6 +554,8 @@ def test_features_and_gate_that_do_not_fit_the_options_are_refused(saved, path):
         ("gate_log_lengths", lambda x: x + 1e4, "must lie within"),
         ("gate_warp_scores", lambda x: x[::-1], "do not increase"),
         ("gate_warp_returns", lambda x: x[::-1], "do not increase"),
+        ("gate_kernel_tau", lambda x: -x, "must be positive"),
+        ("gate_kernel_w", lambda x: 2.0 * x, "sum to 1"),
     ],
 )
 def test_numbers_that_make_no_sense_are_refused(name, change, message, saved, path):
@@ -535,10 +568,9 @@ def test_numbers_that_make_no_sense_are_refused(name, change, message, saved, pa
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        ({"version": 11}, "has version 11; this hpsde reads versions 1, 2, 3, 4, 5, 6, 7, 8, 9, 10"),
-        ({"version": 10}, "its header has the keys"),
-        ({"options": "linear"}, "its header has the keys"),
-        ({"version": 10, "options": "waves"}, "options 'waves' is none of linear: import the module that defines it"),
+        ({"version": 12}, "has version 12; this hpsde reads versions 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11"),
+        ({"version": 9}, "its header has the keys"),
+        ({"options": "waves"}, "options 'waves' is none of linear: import the module that defines it"),
         ({"version": 10, "options": ["linear"]}, "options .* is none of linear"),
         ({"version": 2}, "its header has the keys"),
         ({"doubts": None}, "is damaged: doubts: expected a list"),

@@ -4,8 +4,8 @@
     gp = condition(hyperparameters, z, y, mask, mean)
     moments = option_moments(gp, mean_parameters, covariance, contexts)
 
-The parts live in gp_kernel, gp_model (posterior, prediction), gp_moments, gp_likelihood and gp_fit (hyper-parameters),
-and gp_lapack (likelihood and posterior on a CPU, without compilation).
+The parts live in kernel, model (posterior, prediction), moments, likelihood and fit (hyper-parameters), and lapack
+(likelihood and posterior on a CPU, without compilation).
 
 Names are loaded when first used: whoever needs a kernel alone loads no JAX.
 """
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
         GP,
         KERNELS,
         Hyperparameters,
-        MaternHyperparameters,
         condition,
+        hyperparameters_of,
         predict,
         predict_gradient,
         predict_mean,
@@ -50,7 +50,6 @@ __all__ = [
     "Bounds",
     "FitInfo",
     "Hyperparameters",
-    "MaternHyperparameters",
     "OptionMoments",
     "Prior",
     "choose_points",
@@ -58,6 +57,7 @@ __all__ = [
     "condition_by_lapack",
     "fit_hyperparameters",
     "fitting_subset",
+    "hyperparameters_of",
     "log_evidence",
     "mean_under",
     "option_moments",
@@ -75,7 +75,7 @@ _NAMES_IN = {
     "spread_subset",
     "kernel": "JITTER",
     "lapack": "condition_by_lapack",
-    "model": "GP KERNELS Hyperparameters MaternHyperparameters condition predict predict_gradient predict_mean "
+    "model": "GP KERNELS Hyperparameters condition hyperparameters_of predict predict_gradient predict_mean "
     "with_kernel",
     "moments": "OptionMoments mean_under option_moments",
     "conditioning": "log_evidence posterior with_inverse",

@@ -49,6 +49,13 @@ class Kernel(NamedTuple):
 SQUARED_EXPONENTIAL = Kernel("se", (1.0,), (1.0,))
 MATERN = Kernel("matern", (0.18606, 0.68811, 1.83473), (0.11523, 0.56617, 0.31860))
 KINDS = {kernel.name: kernel for kernel in (SQUARED_EXPONENTIAL, MATERN)}
+"""All that a process may choose from, by left-out rollouts. A kernel more is a sum of squared exponentials here."""
+
+
+def kernel_of(tau: Iterable[float], w: Iterable[float]) -> Kernel:
+    """The kernel with these numbers; one that is not known has no name."""
+    numbers = tuple(map(float, tau)), tuple(map(float, w))
+    return next((kernel for kernel in KINDS.values() if kernel[1:] == numbers), Kernel("", *numbers))
 
 
 def correlation(kernel: Kernel, d2: Any, log_scale: Any = None, xp: Any = None) -> Any:

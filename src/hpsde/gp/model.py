@@ -9,6 +9,7 @@ Rows that a mask leaves out are rows of the identity in K with residual 0, so th
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -17,14 +18,14 @@ from jax.scipy.linalg import cho_solve
 
 from hpsde.base.shapes import Array, Bool, Float
 from hpsde.errors import UnknownNameError
-from hpsde.gp.kernel import JITTER, MATERN, SQUARED_EXPONENTIAL, Kernel, correlation, slope
+from hpsde.gp.kernel import JITTER, KINDS, SQUARED_EXPONENTIAL, Kernel, correlation, slope
 
 
 class Hyperparameters(NamedTuple):
     """Logarithms of the kernel's lengths and of the standard deviations of signal and noise.
 
-    The kernel is the squared exponential; of other kernels there are classes of their own. Compiled functions tell
-    classes apart, as they do shapes.
+    The kernel is the squared exponential; of other kernels there are classes of their own (`hyperparameters_of`).
+    Compiled functions tell classes apart, as they do shapes.
     """
 
     log_lengths: Float[Array, " Z"]
@@ -37,18 +38,15 @@ class Hyperparameters(NamedTuple):
         return SQUARED_EXPONENTIAL
 
 
-class MaternHyperparameters(Hyperparameters):
-    """Hyper-parameters of the Matérn kernel."""
-
-    __slots__ = ()
-
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel that they are of."""
-        return MATERN
+@functools.cache
+def hyperparameters_of(kernel: Kernel) -> type[Hyperparameters]:
+    """The class of the hyper-parameters of that kernel."""
+    if kernel == SQUARED_EXPONENTIAL:
+        return Hyperparameters
+    return type(f"{kernel.name.capitalize()}Hyperparameters", (Hyperparameters,), {"__slots__": (), "kernel": kernel})
 
 
-KERNELS: dict[str, type[Hyperparameters]] = {"se": Hyperparameters, "matern": MaternHyperparameters}
+KERNELS: dict[str, type[Hyperparameters]] = {name: hyperparameters_of(kernel) for name, kernel in KINDS.items()}
 
 
 def with_kernel(hyperparameters: Hyperparameters, kernel: str) -> Hyperparameters:

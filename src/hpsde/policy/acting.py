@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hpsde.base.precision import double_precision
-from hpsde.gp.kernel import JITTER, KINDS, Kernel, correlation
+from hpsde.gp.kernel import JITTER, correlation, kernel_of
 from hpsde.gp.warp import Warp
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class ProcessInUse:
         self.lengths, self.mean = np.exp(fields["gate_log_lengths"]), float(fields["gate_mean"])
         self.signal_variance = float(np.exp(2.0 * fields["gate_log_signal"]))
         self.noise_variance = float(np.exp(2.0 * fields["gate_log_noise"]))
-        self.kernel: Kernel = KINDS["matern" if fields["gate_matern"] else "se"]
+        self.kernel = kernel_of(fields["gate_kernel_tau"], fields["gate_kernel_w"])
         self.centre, self.points = fields["gate_centre"], fields["gate_z"][mask] / self.lengths
         self._squares = np.sum(self.points**2, axis=1)
         self.beta, self._binary = fields["gate_beta"][mask], bool(fields["gate_binary"])

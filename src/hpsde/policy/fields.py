@@ -1,7 +1,7 @@
 """The fields of a policy file: their types and shapes, and what must hold of their numbers.
 
 Shapes are in the letters of base/shapes.py, and P: points, E: axes of the gate, K: knots of the warp, J: bumps,
-V: numbers of the return's level, Q: points of a gate that is sparse, or 0.
+V: numbers of the return's level, Q: points of a gate that is sparse, or 0, M: squared exponentials of a kernel.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from hpsde.steps.configuration import LARGEST_POINTS
 # Of these the exponential and its square are taken.
 LOGARITHMS = ("gate_log_lengths", "gate_log_signal", "gate_log_noise")
 LARGEST_LOGARITHM = 300.0
+LARGEST_SUM = 16  # squared exponentials of a kernel
 # Infinite where a parameter has none.
 BOUNDS = ("units_parameter_low", "units_parameter_high")
 
@@ -65,6 +66,8 @@ GATES = {
         "gate_cautious": Field("", TRUTH_VALUES),
         "gate_binary": Field("", TRUTH_VALUES),
         "gate_matern": Field("", TRUTH_VALUES),
+        "gate_kernel_tau": Field("M"),
+        "gate_kernel_w": Field("M"),
         "gate_known": Field("Q Q"),
         "gate_scores": Field("P"),
         "gate_warp_returns": Field("K"),
@@ -87,9 +90,11 @@ NEW_IN_VERSION = {
     7: BOUNDS,
     8: ("option_measured_return", "option_measured_rollouts"),
     9: ("gate_known",),
+    11: ("gate_kernel_tau", "gate_kernel_w"),
 }
+GONE_IN_VERSION = {11: ("gate_matern",)}
 VERSION = max(NEW_IN_VERSION)
-OTHER_OPTIONS = VERSION + 1  # of a file whose options are not linear in the features; its header names their kind
+NAMES_OPTIONS = 10  # since this version a header may name the kind of the options, and since the next it does
 LINEAR = "linear"
 
 
@@ -98,8 +103,9 @@ def fields_of(features: Any, gate: Any, version: int = VERSION, options: Any = L
     if not isinstance(features, str) or features not in FEATURES:
         raise ValueError(f"features {features!r} is none of {', '.join(FEATURES)}")
     fields = COMMON | FEATURES[features] | gate_fields(gate) | option_fields(options)
-    later = {name for since, names in NEW_IN_VERSION.items() if since > version for name in names}
-    return {name: field for name, field in fields.items() if name not in later}
+    unknown = {name for since, names in NEW_IN_VERSION.items() if since > version for name in names}
+    unknown |= {name for since, names in GONE_IN_VERSION.items() if since <= version for name in names}
+    return {name: field for name, field in fields.items() if name not in unknown}
 
 
 def gate_fields(gate: Any) -> dict[str, Field]:
@@ -196,6 +202,8 @@ def _check_numbers(arrays: Mapping[str, np.ndarray]) -> None:
         _check_option_numbers(arrays["option_numbers"][arrays["kept"]])
     if np.any(arrays.get("option_measured_rollouts", 0) < 0):
         raise ValueError("the field option_measured_rollouts must not be negative")
+    if "gate_kernel_tau" in arrays:
+        _check_kernel(arrays["gate_kernel_tau"], arrays["gate_kernel_w"])
     if arrays.get("gate_binary", False):
         _check_success(arrays["gate_scores"], arrays["gate_beta"])
     if BOUNDS[0] in arrays and not np.all(arrays[BOUNDS[0]] < arrays[BOUNDS[1]]):
@@ -216,6 +224,14 @@ def _check_option_numbers(kept: np.ndarray) -> None:
     """The kept options have different numbers from 1 on, or all 0 where options were not numbered."""
     if np.any(kept) and (np.any(kept < 1) or len(np.unique(kept)) < len(kept)):
         raise ValueError("the field option_numbers holds numbers that name no options")
+
+
+def _check_kernel(tau: np.ndarray, w: np.ndarray) -> None:
+    """A sum of one or a few squared exponentials, whose weights sum to 1."""
+    if not 1 <= len(tau) <= LARGEST_SUM:
+        raise ValueError(f"its kernel is a sum of {len(tau)}, expected 1 to {LARGEST_SUM}")
+    if not (np.all(tau > 0.0) and np.all(w > 0.0) and abs(np.sum(w) - 1.0) < 1e-9):
+        raise ValueError("the fields gate_kernel_tau and gate_kernel_w must be positive, and gate_kernel_w sum to 1")
 
 
 def _check_success(scores: np.ndarray, beta: np.ndarray) -> None:

@@ -19,17 +19,18 @@ import numpy as np
 from hpsde.base.archive import Field, read_arrays, read_stream, write_arrays
 from hpsde.base.precision import double_precision
 from hpsde.errors import FileFormatError, InputError
+from hpsde.gp.kernel import KINDS
 from hpsde.policy.acting import OPTION_FIELDS, restored_gate, restored_options
 from hpsde.policy.doubt_entries import doubt_entries, doubts_from
 from hpsde.policy.doubts import Doubt
-from hpsde.policy.fields import LINEAR, OTHER_OPTIONS, VERSION, check_fields, fields_of
+from hpsde.policy.fields import LINEAR, NAMES_OPTIONS, VERSION, check_fields, fields_of
 from hpsde.policy.hierarchical import HierarchicalPolicy
 from hpsde.steps import level
 from hpsde.steps.features import Custom, FeatureMap, Linear, Quadratic, SquaredExponential
 from hpsde.steps.rollouts import Units
 
 FORMAT = "hpsde-policy"
-READABLE = tuple(range(1, OTHER_OPTIONS + 1))
+READABLE = tuple(range(1, VERSION + 1))
 KEYS = ("format", "version", "features", "gate")
 
 
@@ -41,14 +42,14 @@ def save_policy(policy: HierarchicalPolicy, path: str | Path) -> None:
 
 def packed(policy: HierarchicalPolicy) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The header and the fields of the policy's file, checked."""
-    linear = policy.options_kind == LINEAR
     header = {
         "format": FORMAT,
-        "version": VERSION if linear else OTHER_OPTIONS,
+        "version": VERSION,
         "features": policy.features.kind,
         "gate": policy.gate.kind,
         "doubts": doubt_entries(policy.doubts),
-    } | ({} if linear else {"options": policy.options_kind})
+        "options": policy.options_kind,
+    }
     arrays = policy_arrays(policy)
     check_fields(arrays, policy_fields(policy))
     return header, arrays
@@ -125,7 +126,7 @@ def _check_header(path: str | Path, header: Any) -> None:
     if version not in READABLE:
         known_versions = ", ".join(map(str, READABLE))
         raise FileFormatError(f"{path} has version {version!r}; this hpsde reads versions {known_versions}")
-    later = [name for name, since in (("doubts", 3), ("options", OTHER_OPTIONS)) if version >= since]
+    later = [name for name, since in (("doubts", 3), ("options", NAMES_OPTIONS)) if version >= since]
     if set(header) != {*KEYS, *later}:
         raise FileFormatError(f"{path} is damaged: its header has the keys {', '.join(header)}")
 
@@ -163,6 +164,7 @@ def _unsaid(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     squared exponentials, returns had no level, parameters no bounds, gates were exact;
     nobody counted options, nor what they had earned.
     """
+    kernel = KINDS["matern" if arrays.get("gate_matern") else "se"]
     return {
         "option_numbers": np.zeros(len(arrays["kept"]), dtype=np.int64),
         "option_tried": arrays["kept"],
@@ -175,7 +177,8 @@ def _unsaid(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         "features_trend": np.zeros(len(arrays["units_context_scale"])),
         "gate_cautious": np.array(False),
         "gate_binary": np.array(False),
-        "gate_matern": np.array(False),
+        "gate_kernel_tau": np.array(kernel.tau),
+        "gate_kernel_w": np.array(kernel.w),
         "gate_known": np.zeros((0, 0)),
     }
 

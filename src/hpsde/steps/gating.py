@@ -18,6 +18,7 @@ from hpsde import gp
 from hpsde.base.groups import setting
 from hpsde.base.shapes import Array, Bool, Float, Int
 from hpsde.gp import binary as gp_binary
+from hpsde.gp.kernel import kernel_of
 from hpsde.gp.warp import Warp
 from hpsde.steps import gaussian
 from hpsde.steps.gate import Gate, Optimism, draw_by_share
@@ -120,7 +121,8 @@ class GaussianProcess(Gate, name="gp"):
             "axes": np.eye(process.z.shape[1]) if gate.axes is None else gate.axes,
             "cautious": gate.cautious,
             "binary": gate.binary,
-            "matern": kernel.kernel.name == "matern",
+            "kernel_tau": np.array(kernel.kernel.tau),
+            "kernel_w": np.array(kernel.kernel.w),
             "known": process.K_inverse if gate.sparse else np.zeros((0, 0)),
             "scores": gate.scores,
             "warp_returns": gate.warp.returns,
@@ -134,7 +136,7 @@ class GaussianProcess(Gate, name="gp"):
         inverse = part.get("known", jnp.zeros((0, 0)))
         if inverse.size:
             inverse = jnp.where(part["mask"][:, None] & part["mask"][None], inverse, 0.0)
-        kernel = gp.KERNELS["matern" if arrays["matern"] else "se"]
+        kernel = gp.hyperparameters_of(kernel_of(arrays["kernel_tau"], arrays["kernel_w"]))
         hyperparameters = kernel(*(part[name] for name in kernel._fields))
         stored = (part["z"], part["mask"], part["beta"], inverse, part["mean"], part["centre"])
         axes = part.get("axes")

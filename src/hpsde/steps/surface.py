@@ -316,9 +316,14 @@ def _left_out(found: Start, z: np.ndarray, y: np.ndarray, settings: SurfaceSetti
 
 
 def _likelier_kernel(score: float, found: Start, z: np.ndarray, y: np.ndarray, settings: SurfaceSettings) -> Start:
-    """`found`, whose score that is, or the same with Matérn's kernel where it predicts rollouts left out better."""
-    rough = _left_out(_with_kernel(found, "matern"), z, y, settings)
-    return rough[1] if _predicts_better(rough, (score, found)) else found
+    """`found`, whose score that is, or the same with the kernel that predicts rollouts left out better."""
+    best = score, found
+    for kernel in gp.KERNELS:
+        if kernel != found.kernel and _predicts_better(
+            other := _left_out(_with_kernel(found, kernel), z, y, settings), best
+        ):
+            best = other
+    return best[1]
 
 
 def _with_kernel(start: Start, kernel: str) -> Start:

@@ -82,6 +82,13 @@ function frame(canvas, xEnds, yEnds, xLabel, yLabel) {
   return { pen, X, Y, back, left, right: width - right, top, bottom: height - bottom };
 }
 
+function swatch(number) {
+  // A small square in the colour of an option or a run.
+  const square = Object.assign(document.createElement("span"), { className: "swatch" });
+  square.style.setProperty("--colour", colourOf(number));
+  return square;
+}
+
 function line(pen, points) {
   pen.beginPath();
   points.forEach(([x, y], i) => (i ? pen.lineTo(x, y) : pen.moveTo(x, y)));

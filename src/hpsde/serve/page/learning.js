@@ -15,8 +15,13 @@ function drawCurves() {
     pen.lineWidth = k === state.at ? 2.5 : 1.5;
     line(pen, points);
     for (const [x, y] of points) pen.fillRect(x - 2, y - 2, 4, 4);
-    if (state.runs.length > 1 && points.length) { pen.textAlign = "right"; pen.fillText(r.folder.split("/").pop(), f.right, f.top + 14 * (k + 1)); }
   });
+  $("curve-names").hidden = state.runs.length < 2;
+  $("curve-names").replaceChildren(...all.map(({ r, k }) => {
+    const name = document.createElement("span");
+    name.append(swatch(k + 1), ` ${r.folder.split("/").pop()}`);
+    return name;
+  }));
   if (state.step !== null) {
     pen.strokeStyle = ink("--ink");
     pen.setLineDash([5, 4]);
@@ -33,7 +38,7 @@ function setReplay(value) {
   const rollouts = run().curves.rollouts[value - 1] || 0;
   const past = run().past.filter((each) => each <= value).pop();
   const kept = past === undefined ? "; its policy was not kept" : past < value ? `; the policy is that of step ${past}, the last one kept` : "";
-  $("replay-text").textContent = state.step === null ? `now, after ${steps} learning steps`
+  $("replay-text").textContent = state.step === null ? `now, after ${steps} learning step${steps === 1 ? "" : "s"}`
     : `as learning step ${value} of ${steps} saw it: ${rollouts} rollouts, ${alive(rollouts)} options${kept}`;
   state.line = null;
   refresh();

@@ -4,7 +4,7 @@ function showRun() {
   const r = run(), choices = axisChoices(r);
   $("name").textContent = `${r.name}: ${r.policy_options.length} option${r.policy_options.length === 1 ? "" : "s"}`;
   $("facts").textContent = `${r.method}, seed ${r.seed}; ${r.status.done.toLocaleString("en")} rollouts done, ${r.status.failed} failed, ${r.status.asked} under way; `
-    + `${r.status.steps} learning steps; best return ${digits(r.best_return, 6)}`;
+    + `${r.status.steps} learning step${r.status.steps === 1 ? "" : "s"}; best return ${digits(r.best_return, 6)}`;
   $("doubts").hidden = !r.doubts.length;
   $("doubts").querySelector("ul").replaceChildren(...r.doubts.map((d) => Object.assign(document.createElement("li"), { textContent: d.text })));
   for (const [id, wanted] of [["x", r.S ? "c0" : "p0"], ["y", r.S || r.D < 2 ? "p0" : "p1"]]) {
@@ -32,9 +32,7 @@ function makeLegend(r) {
     const label = document.createElement("label"), box = Object.assign(document.createElement("input"), { type: "checkbox", checked: !state.hidden.has(n) });
     box.dataset.number = n;
     box.addEventListener("change", () => { if (box.checked) state.hidden.delete(n); else state.hidden.add(n); refresh(); });
-    const swatch = Object.assign(document.createElement("span"), { className: "swatch" });
-    swatch.style.setProperty("--colour", colourOf(n));
-    label.append(box, swatch, n ? `option ${n}` : "initial");
+    label.append(box, swatch(n), n ? `option ${n}` : "initial");
     return label;
   }));
 }
