@@ -72,7 +72,7 @@ def reestimate(
     found = hold(found, data, climbs, state)
     numbers = number_options(found, state)
     # Assign the samples to the options: responsibilities are 0 or 1.
-    weighted = found.responsibilities * np.asarray(importance.weights)
+    weighted = found.responsibilities * importance.weights
     # For each o, train the o-th policy.
     seen = smoothed(data, surface)
     policies = cut(train_options(data, found, weighted, state, settings), data.limits)

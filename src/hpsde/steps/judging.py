@@ -69,9 +69,9 @@ def judge(
     width = widest(policies, found, landscape)
     still = width < NARROW and not numbers.born and not numbers.died
     return StepInfo(
-        ess=float(importance.ess),
+        ess=importance.ess,
         temperature=return_temperature(data, importance, settings),
-        flattening=float(importance.flattening),
+        flattening=importance.flattening,
         options_kept=int(found.kept.sum()),
         lower_bound=found.bound,
         warm=found.warm,

@@ -123,7 +123,7 @@ def find_solutions(
     """The solutions that the landscape shows; `fresh` says that it is another than the last time."""
     process, chosen = shown.model.process, shown.chosen
     rng = _generator(key)
-    given, _ = _samples(key, rng, data, landscape, process, np.asarray(importance.weights), last, settings)
+    given, _ = _samples(key, rng, data, landscape, process, importance.weights, last, settings)
     size = data.contexts.shape[1]
     usable = np.flatnonzero(data.mask)
     anchors = usable[gp.spread_subset(len(usable), discovery.ANCHORS if size else 1)]
@@ -246,7 +246,7 @@ def sample_counts(
     )
     share = weigh(scores, target, temperature, True, settings).weights
     share, ess = weights.truncated(share, 1.0 / np.sqrt(len(rows)))
-    return np.asarray(share) * min(float(ess), discovery.MOST_COUNTS)
+    return share * min(ess, discovery.MOST_COUNTS)
 
 
 def chain_starts(
@@ -287,8 +287,8 @@ def estimate_density(
             LaplacianEigenmaps(settings.density.embedding_dimensions).fit(data.joint, data.mask).coordinates,
             None,
         )
-    total = {"ess": float(importance.ess), "n": float(data.mask.sum()), "one": 1.0}[settings.density.weight_sum]
-    x, counts = jnp.asarray(points), importance.weights * total
+    total = {"ess": importance.ess, "n": float(data.mask.sum()), "one": 1.0}[settings.density.weight_sum]
+    x, counts = jnp.asarray(points), jnp.asarray(importance.weights * total)
     mixture, fitted = density.fit(
         key,
         x,

@@ -39,7 +39,7 @@ def remember(
         surface=Start() if surface is None else surface.start,
         landscape=landscape,
         # Where solutions are sought in the landscape, T is that of the first rollouts that show one.
-        temperature=None if landscape is None and settings.density.kind == "options" else float(importance.temperature),
+        temperature=None if landscape is None and settings.density.kind == "options" else importance.temperature,
         mixture=found.mixture,
         options=policies,
         kept=found.kept,

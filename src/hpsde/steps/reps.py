@@ -14,11 +14,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import jax.numpy as jnp
 import numpy as np
 
 from hpsde.base.groups import setting
-from hpsde.base.shapes import Array, Float
+from hpsde.base.shapes import Float
 from hpsde.steps import dual
 from hpsde.steps.update import OptionUpdate
 
@@ -26,28 +25,32 @@ MOST = 0.9  # of the base's effective samples, that can be asked for
 
 
 def solve(
-    returns: Float[Array, " N"],
-    features: Float[Array, "N F"],
-    base: Float[Array, " N"],
-    target: Float[Array, " N"],
-    epsilon: Float[Array, ""] | float,
+    returns: Float[np.ndarray, " N"],
+    features: Float[np.ndarray, "N F"],
+    base: Float[np.ndarray, " N"],
+    target: Float[np.ndarray, " N"],
+    epsilon: float,
     least: float = 0.0,
 ) -> dual.Tilt:
-    """The optimum of the dual: log d, u = v / eta for the standardised features, and eta."""
-    log_base = dual.log_normalised(base)
-    standard = dual.standardise_features(features, dual.log_normalised(target))
-    # Samples outside the option have weight 0, whatever their return; any number does in its place.
-    present = base > 0.0
-    safe_returns = jnp.where(present, returns, jnp.min(jnp.where(present, returns, jnp.inf)))
+    """The optimum of the dual: log d, u = v / eta for the standardised features, and eta.
+
+    Samples outside the option, whose base is 0, have weight 0, whatever their return.
+    """
+    own = base > 0.0
+    log_base = dual.log_normalised(base[own])
+    standard = dual.standardise_features(features, dual.log_normalised(target))[own]
     # More samples than the base has cannot be left.
-    wanted = jnp.minimum(least, MOST * dual.effective_sample_size(log_base))
+    wanted = min(least, MOST * dual.effective_sample_size(log_base))
 
-    def slack(log_d: Array) -> Array:
+    def slack(log_d: np.ndarray) -> float:
         within = epsilon - dual.kl_divergence(log_d, log_base)
-        enough = dual.effective_sample_size(log_d) / jnp.maximum(wanted, 1.0) - 1.0
-        return jnp.minimum(within, enough) if least else within
+        enough = dual.effective_sample_size(log_d) / max(wanted, 1.0) - 1.0
+        return min(within, enough) if least else within
 
-    return dual.solve_temperature(safe_returns, standard, log_base, slack)
+    tilted = dual.solve_temperature(returns[own], standard, log_base, slack)
+    log_weights = np.full(len(returns), -np.inf)
+    log_weights[own] = tilted.log_weights
+    return tilted._replace(log_weights=log_weights)
 
 
 @dataclass(frozen=True)
@@ -64,14 +67,14 @@ class REPS(OptionUpdate, name="reps"):
 
     def sample_weights(
         self,
-        returns: Float[Array, " N"],
-        features: Float[Array, "N F"],
-        base: Float[Array, " N"],
-        target: Float[Array, " N"],
+        returns: Float[np.ndarray, " N"],
+        features: Float[np.ndarray, "N F"],
+        base: Float[np.ndarray, " N"],
+        target: Float[np.ndarray, " N"],
         least: float,
-    ) -> Float[Array, " N"]:
+    ) -> Float[np.ndarray, " N"]:
         """Weights d_i (sum 1) within KL divergence `epsilon` of the base weights.
 
         At least `least` effective samples are left, or nearly as many as the base has.
         """
-        return jnp.exp(solve(returns, features, base, target, self.epsilon, least).log_weights)
+        return np.exp(solve(returns, features, base, target, self.epsilon, least).log_weights)

@@ -9,9 +9,9 @@ contexts. With epsilon = 0 the base weights stay as they are, which for q_i = W~
 
 from __future__ import annotations
 
-import jax.numpy as jnp
+import numpy as np
 
-from hpsde.base.shapes import Array, Float
+from hpsde.base.shapes import Float
 from hpsde.steps import reps
 from hpsde.steps.update import OptionUpdate
 
@@ -21,12 +21,12 @@ class RWR(OptionUpdate, name="rwr"):
 
     def sample_weights(
         self,
-        returns: Float[Array, " N"],
-        features: Float[Array, "N F"],
-        base: Float[Array, " N"],
-        target: Float[Array, " N"],
+        returns: Float[np.ndarray, " N"],
+        features: Float[np.ndarray, "N F"],
+        base: Float[np.ndarray, " N"],
+        target: Float[np.ndarray, " N"],
         least: float,
-    ) -> Float[Array, " N"]:
+    ) -> Float[np.ndarray, " N"]:
         """Weights d_i of one option. The features play no part."""
-        no_features = jnp.zeros((features.shape[0], 0))
-        return jnp.exp(reps.solve(returns, no_features, base, target, self.epsilon, least).log_weights)
+        no_features = np.zeros((features.shape[0], 0))
+        return np.exp(reps.solve(returns, no_features, base, target, self.epsilon, least).log_weights)

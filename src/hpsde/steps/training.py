@@ -5,9 +5,6 @@ options.py and model_step.py with what the learner knows.
 
 from __future__ import annotations
 
-import functools
-
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -27,10 +24,6 @@ LEAST_EFFECTIVE = 5.0  # samples that an option's policy search needs; with fewe
 WIDEST = 0.5  # exploration that noise asks for, in kernel lengths
 VARIANCE_FLOOR = 1e-6  # least variance of an option, in units of the first rollouts' variance
 
-_fit_options = functools.partial(jax.jit, static_argnames=("update", "ridge", "variance_floor", "fit_h"))(
-    options.fit_options
-)
-
 
 def train_options(
     data: Data, found: Latent, weighted: np.ndarray, state: State, settings: TrainingSettings
@@ -42,14 +35,14 @@ def train_options(
     """
     base = weighted if settings.update.base == "weighted" else found.responsibilities
     total = weighted.sum(axis=1)
-    policies = _fit_options(
-        jnp.asarray(np.where(data.mask, data.advantages, 0.0)),
-        jnp.asarray(data.features),
-        jnp.asarray(settings.update.kept_means(data.features, data.contexts)),
-        jnp.asarray(data.parameters),
-        jnp.asarray(base),
-        jnp.asarray(weighted),
-        jnp.asarray(found.kept & (total > 1e-300)),
+    policies = options.fit_options(
+        np.where(data.mask, data.advantages, 0.0),
+        data.features,
+        settings.update.kept_means(data.features, data.contexts),
+        data.parameters,
+        base,
+        weighted,
+        found.kept & (total > 1e-300),
         update=settings.update,
         ridge=settings.options.ridge,
         variance_floor=VARIANCE_FLOOR,

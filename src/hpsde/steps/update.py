@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpsde.base.groups import Strategy, setting
-from hpsde.base.shapes import Array, Float
+from hpsde.base.shapes import Float
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class OptionUpdate(Strategy, family="update"):
 
     def sample_weights(
         self,
-        returns: Float[Array, " N"],
-        features: Float[Array, "N F"],
-        base: Float[Array, " N"],
-        target: Float[Array, " N"],
+        returns: Float[np.ndarray, " N"],
+        features: Float[np.ndarray, "N F"],
+        base: Float[np.ndarray, " N"],
+        target: Float[np.ndarray, " N"],
         least: float,
-    ) -> Float[Array, " N"]:
-        """Weights d_i of one option, of any sum. It is compiled: jax.numpy alone.
+    ) -> Float[np.ndarray, " N"]:
+        """Weights d_i of one option, of any sum; not all of them 0.
 
         base: q_i, how much each sample belongs to the option. target: how much it counts for the option's contexts.
         least: effective samples to leave.

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from hpsde.steps import weights
@@ -31,21 +27,18 @@ def weigh(
     log_f: np.ndarray, data: Data, temperature: float | None, baseline: bool, settings: WeighingSettings
 ) -> weights.ImportanceWeights:
     """Weights by log f / T [N], less a baseline over the contexts; T is found where it is not given."""
-    return _importance_weights(
-        jnp.asarray(log_f),
-        jnp.asarray(data.features),
-        jnp.asarray(data.log_behaviour),
-        jnp.asarray(data.mask),
+    return weights.importance_weights(
+        log_f,
+        data.features,
+        data.log_behaviour,
+        data.mask,
         baseline=baseline,
-        temperature=None if temperature is None else jnp.asarray(temperature),
-        target_ess=jnp.asarray(wanted_ess(data)),
-        kl_bound=jnp.asarray(settings.weights.kl_bound),
+        temperature=temperature,
+        target_ess=wanted_ess(data),
+        kl_bound=settings.weights.kl_bound,
         flattening=settings.weights.flattening,
-        ess_floor=jnp.asarray(ESS_FLOOR),
+        ess_floor=ESS_FLOOR,
     )
-
-
-_importance_weights = functools.partial(jax.jit, static_argnames=("baseline", "flattening"))(weights.importance_weights)
 
 
 def wanted_ess(data: Data) -> float:
@@ -58,6 +51,6 @@ def wanted_ess(data: Data) -> float:
 def return_temperature(data: Data, importance: weights.ImportanceWeights, settings: WeighingSettings) -> float:
     """T in units of the returns: that of f, or where f has none there, the deviation of the weighted returns."""
     if settings.weights.f.in_returns:
-        return float(importance.temperature)
-    share, returns = np.asarray(importance.weights)[data.mask], data.returns[data.mask]
+        return importance.temperature
+    share, returns = importance.weights[data.mask], data.returns[data.mask]
     return float(np.sqrt(share @ (returns - share @ returns) ** 2)) or 1.0

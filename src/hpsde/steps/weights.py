@@ -13,16 +13,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import logsumexp
 
 from hpsde.base.groups import Group, Named, setting
-from hpsde.base.shapes import Array, Bool, Float
+from hpsde.base.shapes import Bool, Float
 from hpsde.steps import dual
 from hpsde.steps.behaviours import AllBehaviours, BehaviourDensity
 from hpsde.steps.return_functions import Advantage, ReturnFunction
+
+BISECTION_STEPS = 40
 
 
 @dataclass(frozen=True)
@@ -58,51 +57,40 @@ class Weights(Group):
 class ImportanceWeights(NamedTuple):
     """W~ (sum 1) with its effective sample size, the temperature T and the flattening lambda."""
 
-    weights: Float[Array, " N"]
-    ess: Float[Array, ""]
-    temperature: Float[Array, ""]
-    flattening: Float[Array, ""]
+    weights: Float[np.ndarray, " N"]
+    ess: float
+    temperature: float
+    flattening: float
 
 
-def flattened_base(
-    log_behaviour: Float[Array, " N"],
-    mask: Bool[Array, " N"],
-    floor: Float[Array, ""],
-) -> tuple[Float[Array, " N"], Float[Array, ""]]:
+def flattened_base(log_behaviour: Float[np.ndarray, " N"], floor: float) -> tuple[Float[np.ndarray, " N"], float]:
     """pi_old^-lambda with the largest lambda in [0, 1] that keeps ESS >= floor * N, by bisection."""
-    log_inverse = jnp.where(mask, -log_behaviour, 0.0)
-    log_inverse = log_inverse - jnp.max(jnp.where(mask, log_inverse, -jnp.inf))
-    wanted = floor * jnp.sum(mask)
+    log_inverse = np.min(log_behaviour) - log_behaviour
 
-    def base(power: Array) -> Array:
-        return jnp.where(mask, power * log_inverse, -jnp.inf)
+    def enough(power: float) -> bool:
+        return dual.effective_sample_size(power * log_inverse) >= floor * len(log_inverse)
 
-    def enough(power: Array) -> Array:
-        return dual.effective_sample_size(base(power)) >= wanted
-
-    def step(_: Array | int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
-        low, high = ends
+    low, high = 0.0, 1.0
+    if enough(high):
+        return log_inverse, high
+    for _ in range(BISECTION_STEPS):
         middle = 0.5 * (low + high)
-        return jnp.where(enough(middle), middle, low), jnp.where(enough(middle), high, middle)
-
-    one = jnp.ones(())
-    low, _ = jax.lax.fori_loop(0, dual.BISECTION_STEPS, step, (jnp.zeros(()), one))
-    power = jnp.where(enough(one), one, low)
-    return base(power), power
+        low, high = (middle, high) if enough(middle) else (low, middle)
+    return low * log_inverse, low
 
 
 def importance_weights(
-    log_f: Float[Array, " N"],
-    features: Float[Array, "N F"],
-    log_behaviour: Float[Array, " N"],
-    mask: Bool[Array, " N"],
+    log_f: Float[np.ndarray, " N"],
+    features: Float[np.ndarray, "N F"],
+    log_behaviour: Float[np.ndarray, " N"],
+    mask: Bool[np.ndarray, " N"],
     *,
     baseline: bool,
-    temperature: Float[Array, ""] | None,
-    target_ess: Float[Array, ""],
-    kl_bound: Float[Array, ""],
+    temperature: float | None,
+    target_ess: float,
+    kl_bound: float,
     flattening: float | None,
-    ess_floor: Float[Array, ""],
+    ess_floor: float,
 ) -> ImportanceWeights:
     """W~ of all rollouts; those outside `mask` get 0.
 
@@ -110,36 +98,34 @@ def importance_weights(
     sharp as the data allow, and no sharper than a given share of the space. `flattening` None takes the largest
     lambda that keeps ESS >= ess_floor * N before the returns are looked at. `baseline` matches the context features.
     """
+    log_f, features, log_behaviour = log_f[mask], features[mask], log_behaviour[mask]
     if flattening is None:
-        log_base, power = flattened_base(log_behaviour, mask, ess_floor)
+        log_base, power = flattened_base(log_behaviour, ess_floor)
     else:
-        power = jnp.asarray(flattening, dtype=log_f.dtype)
-        log_base = jnp.where(mask, -power * log_behaviour, -jnp.inf)
-    log_uniform = jnp.where(mask, -jnp.log(jnp.sum(mask)), -jnp.inf)
+        log_base, power = -flattening * log_behaviour, flattening
     # phi_hat is the plain mean over the rollouts' contexts: the context distribution does not depend on the policy.
-    matched = dual.standardise_features(features, log_uniform) * (1.0 if baseline else 0.0)
-    log_f = jnp.where(mask, log_f, jnp.min(jnp.where(mask, log_f, jnp.inf)))
-    start = jnp.zeros(features.shape[1])
+    matched = dual.standardise_features(features if baseline else features[:, :0], np.zeros(len(log_f)))
     if temperature is None:
-        normalised = log_base - logsumexp(log_base)
+        normalised = log_base - dual.log_sum(log_base)
 
-        def slack(log_weights: Array) -> Array:
+        def slack(log_weights: np.ndarray) -> float:
             enough = dual.effective_sample_size(log_weights) / target_ess - 1.0
-            return jnp.minimum(enough, kl_bound - dual.kl_divergence(log_weights, normalised))
+            return min(enough, kl_bound - dual.kl_divergence(log_weights, normalised))
 
         tilted = dual.solve_temperature(log_f, matched, log_base, slack)
     else:
-        tilted = dual.tilt(log_f, matched, log_base, jnp.asarray(temperature, dtype=log_f.dtype), start)
-    log_weights = tilted.log_weights - logsumexp(tilted.log_weights)
-    return ImportanceWeights(jnp.exp(log_weights), dual.effective_sample_size(log_weights), tilted.temperature, power)
+        tilted = dual.tilt(log_f, matched, log_base, temperature, np.zeros(matched.shape[1]))
+    weights = np.zeros(len(mask))
+    weights[mask] = np.exp(tilted.log_weights)
+    return ImportanceWeights(weights, dual.effective_sample_size(tilted.log_weights), tilted.temperature, power)
 
 
-def truncated(weights: Float[Array, " N"], most: float) -> tuple[Float[Array, " N"], Float[Array, ""]]:
+def truncated(weights: Float[np.ndarray, " N"], most: float) -> tuple[Float[np.ndarray, " N"], float]:
     """Weights truncated at `most` and normalised again, and their effective sample size (Ionides 2008).
 
     A single rollout that no policy was likely to make may have a tenth of the weight: it says little of the density and
     lowers the effective sample size.
     """
-    cut = jnp.minimum(weights, most)
-    share = cut / jnp.sum(cut)
-    return share, 1.0 / jnp.sum(share**2)
+    cut = np.minimum(weights, most)
+    share = cut / np.sum(cut)
+    return share, float(1.0 / np.sum(share**2))
