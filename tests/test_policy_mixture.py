@@ -25,7 +25,7 @@ def make_samples(n=N, seed=0, spread=0.1):
     y = np.einsum("nf,nfk->nk", phi, SLOPES[label]) + spread * rng.normal(size=(n, K))
     log_background = scipy.stats.multivariate_normal(np.zeros(K), 4.0 * np.eye(K)).logpdf(y)
     counts = rng.uniform(0.2, 1.5, n)
-    return WeightedSamples(*map(jnp.asarray, (y, phi, counts, log_background))), label
+    return WeightedSamples(*map(np.asarray, (y, phi, counts, log_background))), label
 
 
 def some_responsibilities(n=N, seed=1):
@@ -166,7 +166,7 @@ def test_one_long_strip_over_the_contexts_is_one_component():
     phi = np.stack([np.ones(N), rng.normal(size=N)], axis=1)
     y = phi @ np.array([[0.0, 1.0], [10.0, -5.0]]) + 0.1 * rng.normal(size=(N, K))
     log_background = scipy.stats.norm(0.0, 10.0).logpdf(y).sum(axis=1)
-    samples = WeightedSamples(*map(jnp.asarray, (y, phi, np.ones(N), log_background)))
+    samples = WeightedSamples(*map(np.asarray, (y, phi, np.ones(N), log_background)))
     found = pm.fit(samples, start(samples), 0.03)
     assert int(np.sum(found.posterior.active)) == 1
 
@@ -204,7 +204,7 @@ def test_a_sample_twice_is_one_of_twice_the_count():
     samples, _ = make_samples()
     r, active = some_responsibilities()
     doubled = samples._replace(counts=2.0 * samples.counts)
-    twice = WeightedSamples(*(jnp.concatenate([part, part]) for part in samples))
+    twice = WeightedSamples(*(np.concatenate([part, part]) for part in samples))
     one, bound, posterior = climbed(doubled, r, active)
     other, bound_twice, posterior_twice = climbed(twice, jnp.concatenate([r, r], axis=1), active)
     assert_allclose(other[:, :N], one, atol=1e-9)
@@ -309,7 +309,7 @@ def test_pieces_of_two_lines_in_different_contexts_are_not_joined_to_one_across_
     y = np.where(s < 0.0, -1.0 - 1.0 * s, 4.0 - 1.0 * s) + 0.1 * rng.normal(size=240)
     phi = np.stack([np.ones(240), s], axis=1)
     log_background = scipy.stats.norm(0.0, 3.0).logpdf(y)
-    samples = WeightedSamples(*map(jnp.asarray, (y[:, None], phi, np.ones(240), log_background)))
+    samples = WeightedSamples(*map(np.asarray, (y[:, None], phi, np.ones(240), log_background)))
     for seed in range(5):
         fitted = pm.fit(samples, start(samples, components=24, seed=seed), least=0.03)
         kept = np.asarray(fitted.posterior.active)

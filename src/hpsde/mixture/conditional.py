@@ -17,16 +17,12 @@ components are joined is known without another pass over the data. docs/discover
 
 from __future__ import annotations
 
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.scipy.linalg import cho_solve
-from jax.scipy.special import digamma, gammaln, multigammaln
+from scipy.special import digamma, gammaln, softmax, xlogy
 
-from hpsde.base.shapes import Array, Bool, Float
+from hpsde.base.shapes import Bool, Float
 
 ALPHA_0 = 0.1
 LAMBDA_0 = 0.002  # of standardised features
@@ -42,175 +38,160 @@ LOOSE = 0.02  # of a sample, that all components share at first: one that starts
 class WeightedSamples(NamedTuple):
     """N weighted samples: y [N, K] in kernel lengths, features with a constant [N, F], counts [N], log b(y) [N]."""
 
-    y: Float[Array, "N K"]
-    phi: Float[Array, "N F"]
-    counts: Float[Array, " N"]
-    log_background: Float[Array, " N"]
+    y: Float[np.ndarray, "N K"]
+    phi: Float[np.ndarray, "N F"]
+    counts: Float[np.ndarray, " N"]
+    log_background: Float[np.ndarray, " N"]
 
 
 class Posterior(NamedTuple):
     """The posterior of C components; inactive ones have a false `active`."""
 
-    M: Float[Array, "C F K"]
-    Lambda: Float[Array, "C F F"]
-    S: Float[Array, "C K K"]
-    nu: Float[Array, " C"]
-    alpha: Float[Array, " B"]  # C components and the background, which comes last
-    active: Bool[Array, " C"]
+    M: Float[np.ndarray, "C F K"]
+    Lambda: Float[np.ndarray, "C F F"]
+    S: Float[np.ndarray, "C K K"]
+    nu: Float[np.ndarray, " C"]
+    alpha: Float[np.ndarray, " B"]  # C components and the background, which comes last
+    active: Bool[np.ndarray, " C"]
 
     @property
     def mass(self) -> np.ndarray:
         """Counts [C] of every component."""
-        return np.where(np.asarray(self.active), np.asarray(self.alpha)[:-1] - ALPHA_0, 0.0)
+        return np.where(self.active, self.alpha[:-1] - ALPHA_0, 0.0)
 
 
 class _Statistics(NamedTuple):
     """Sums of counts, phi phi', phi y' and y y' of every component."""
 
-    n: Array
-    ff: Array
-    fy: Array
-    yy: Array
+    n: np.ndarray
+    ff: np.ndarray
+    fy: np.ndarray
+    yy: np.ndarray
 
 
-def _statistics(weighted: Float[Array, "C N"], samples: WeightedSamples) -> _Statistics:
-    scaled_phi = weighted[:, :, None] * samples.phi[None]
-    scaled_y = weighted[:, :, None] * samples.y[None]
-    return _Statistics(
-        jnp.sum(weighted, axis=1),
-        jnp.einsum("cnf,ng->cfg", scaled_phi, samples.phi),
-        jnp.einsum("cnf,nk->cfk", scaled_phi, samples.y),
-        jnp.einsum("cnk,nl->ckl", scaled_y, samples.y),
-    )
+def _statistics(weighted: Float[np.ndarray, "C N"], samples: WeightedSamples) -> _Statistics:
+    """Of all components; those without a count cost nothing."""
+    some, size = weighted.any(axis=1), (len(weighted), samples.phi.shape[1], samples.y.shape[1])
+    scaled_phi, scaled_y = (weighted[some, None, :] * each.T[None] for each in (samples.phi, samples.y))
+    C, F, K = size
+    sums = _Statistics(np.sum(weighted, axis=1), np.zeros((C, F, F)), np.zeros((C, F, K)), np.zeros((C, K, K)))
+    sums.ff[some], sums.fy[some], sums.yy[some] = scaled_phi @ samples.phi, scaled_phi @ samples.y, scaled_y @ samples.y
+    return sums
 
 
-def _component(stats: _Statistics) -> tuple[tuple[Array, ...], Array]:
+def _component(stats: _Statistics) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
     """M, Lambda, S, nu of components with these statistics, and their log marginal likelihood; any leading axes."""
     F, K = stats.fy.shape[-2:]
     nu_0 = K + 2.0
-    Lambda = stats.ff + jnp.broadcast_to(LAMBDA_0 * jnp.eye(F), stats.ff.shape)
-    factor = jnp.linalg.cholesky(Lambda)
-    M = cho_solve((factor, True), stats.fy)
-    S = stats.yy - jnp.swapaxes(stats.fy, -1, -2) @ M
-    S = 0.5 * (S + jnp.swapaxes(S, -1, -2)) + jnp.broadcast_to(SPREAD_0**2 * jnp.eye(K), S.shape)
+    Lambda = stats.ff + LAMBDA_0 * np.eye(F)
+    M = np.linalg.solve(Lambda, stats.fy)
+    S = stats.yy - np.swapaxes(stats.fy, -1, -2) @ M
+    S = 0.5 * (S + np.swapaxes(S, -1, -2)) + SPREAD_0**2 * np.eye(K)
     nu = nu_0 + stats.n
-    log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
-    log_det_S = jnp.linalg.slogdet(S)[1]
+    log_det, log_det_S = np.linalg.slogdet(Lambda)[1], np.linalg.slogdet(S)[1]
     value = (
-        -0.5 * stats.n * K * jnp.log(jnp.pi)
-        + 0.5 * K * (F * jnp.log(LAMBDA_0) - log_det)
-        + 0.5 * nu_0 * K * jnp.log(SPREAD_0**2)
+        -0.5 * stats.n * K * np.log(np.pi)
+        + 0.5 * K * (F * np.log(LAMBDA_0) - log_det)
+        + 0.5 * nu_0 * K * np.log(SPREAD_0**2)
         - 0.5 * nu * log_det_S
-        + multigammaln(0.5 * nu, K)
-        - multigammaln(0.5 * nu_0, K)
+        + _log_multigamma(0.5 * nu, K)
+        - _log_multigamma(np.asarray(0.5 * nu_0), K)
     )
     return (M, Lambda, S, nu), value
 
 
-def _expected_log_density(posterior: Posterior, samples: WeightedSamples) -> Float[Array, "C N"]:
-    """E log N(y | M' phi, Sigma) of every component and sample.
-
-    By inverses of small matrices and products: XLA's CPU threads can block one another for good in large batches of
-    triangular solves that run beside one another.
-    """
-    K = samples.y.shape[1]
-    precision, log_det = _inverse(posterior.S)
-    spread, _ = _inverse(posterior.Lambda)
-    order = jnp.arange(K, dtype=posterior.nu.dtype)
-    log_precision = jnp.sum(digamma(0.5 * (posterior.nu[:, None] - order[None])), axis=1) + K * jnp.log(2.0) - log_det
-    error = samples.y[None] - jnp.einsum("nf,cfk->cnk", samples.phi, posterior.M)
-    distance = jnp.sum(jnp.einsum("cnk,ckl->cnl", error, precision) * error, axis=-1)
-    pull = jnp.sum(jnp.einsum("nf,cfg->cng", samples.phi, spread) * samples.phi[None], axis=-1)
-    return 0.5 * (log_precision[:, None] - K * jnp.log(2.0 * jnp.pi) - posterior.nu[:, None] * distance - K * pull)
+def _log_multigamma(a: np.ndarray, K: int) -> np.ndarray:
+    """log Gamma_K(a) of any number of a's."""
+    constant = 0.25 * K * (K - 1) * np.log(np.pi)
+    return np.asarray(constant + np.sum(gammaln(a[..., None] - 0.5 * np.arange(K)), axis=-1))
 
 
-def _inverse(matrices: Float[Array, "C Q Q"]) -> tuple[Float[Array, "C Q Q"], Float[Array, " C"]]:
-    """Inverses and log determinants of positive definite matrices."""
-    factor = jnp.linalg.cholesky(matrices)
-    identity = jnp.broadcast_to(jnp.eye(matrices.shape[-1], dtype=matrices.dtype), matrices.shape)
-    log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
-    return cho_solve((factor, True), identity), log_det
+def _expected_log_density(posterior: Posterior, samples: WeightedSamples) -> Float[np.ndarray, "A N"]:
+    """E log N(y | M' phi, Sigma) of every active component and sample."""
+    K, on = samples.y.shape[1], posterior.active
+    S, nu = posterior.S[on], posterior.nu[on]
+    precision, spread = np.linalg.inv(S), np.linalg.inv(posterior.Lambda[on])
+    log_det = np.linalg.slogdet(S)[1]
+    log_precision = np.sum(digamma(0.5 * (nu[:, None] - np.arange(K)[None])), axis=1) + K * np.log(2.0) - log_det
+    error = samples.y[None] - samples.phi[None] @ posterior.M[on]
+    distance = np.sum((error @ precision) * error, axis=-1)
+    pull = np.sum((samples.phi[None] @ spread) * samples.phi[None], axis=-1)
+    return 0.5 * (log_precision[:, None] - K * np.log(2.0 * np.pi) - nu[:, None] * distance - K * pull)
 
 
-def _log_responsibilities(posterior: Posterior, samples: WeightedSamples) -> Float[Array, "B N"]:
+def _log_responsibilities(posterior: Posterior, samples: WeightedSamples) -> Float[np.ndarray, "B N"]:
     """Unnormalised log r_io of the components and, last, of the background."""
-    log_share = digamma(posterior.alpha) - digamma(jnp.sum(posterior.alpha))
-    component = jnp.where(posterior.active[:, None], _expected_log_density(posterior, samples), -jnp.inf)
-    return log_share[:, None] + jnp.concatenate([component, samples.log_background[None]])
+    log_share = digamma(posterior.alpha) - digamma(np.sum(posterior.alpha))
+    logs = np.full((len(posterior.alpha), len(samples.y)), -np.inf)
+    logs[:-1][posterior.active] = _expected_log_density(posterior, samples)
+    logs[-1] = samples.log_background
+    return log_share[:, None] + logs
 
 
-def _maximise(r: Float[Array, "B N"], active: Array, samples: WeightedSamples) -> tuple[Posterior, Array]:
-    """The posterior given responsibilities, and the bound at both."""
+def _maximise(r: Float[np.ndarray, "B N"], active: np.ndarray, samples: WeightedSamples) -> tuple[Posterior, float]:
+    """The posterior given responsibilities, and the bound at both but for their entropy."""
     weighted = r * samples.counts[None]
-    n = jnp.sum(weighted, axis=1)
+    n = np.sum(weighted, axis=1)
     stats = _statistics(weighted[:-1], samples)
     (M, Lambda, S, nu), value = _component(stats)
     posterior = Posterior(M, Lambda, S, nu, ALPHA_0 + n, active)
     bound = (
-        jnp.sum(jnp.where(active, value, 0.0))
+        np.sum(value[active])
         + weighted[-1] @ samples.log_background
-        + jnp.sum(gammaln(ALPHA_0 + n) - gammaln(ALPHA_0))
+        + np.sum(gammaln(ALPHA_0 + n) - gammaln(ALPHA_0))
         + gammaln(ALPHA_0 * len(n))
-        - gammaln(ALPHA_0 * len(n) + jnp.sum(n))
-        + jnp.sum(samples.counts[None] * _entropy(r))
+        - gammaln(ALPHA_0 * len(n) + np.sum(n))
     )
-    return posterior, bound
+    return posterior, float(bound)
 
 
-def _entropy(r: Any, xp: ModuleType = jnp) -> Any:
-    return -xp.where(r > 0.0, r * xp.log(xp.where(r > 0.0, r, 1.0)), 0.0)
-
-
-@jax.jit
 def climb(
-    r: Float[Array, "B N"], active: Bool[Array, " C"], samples: WeightedSamples, *, steps: int | Array
-) -> tuple[Array, Array]:
+    r: Float[np.ndarray, "B N"], active: Bool[np.ndarray, " C"], samples: WeightedSamples, *, steps: int
+) -> tuple[Float[np.ndarray, "B N"], float]:
     """Responsibilities after some steps of variational EM, and their bound."""
-
-    def step(_: Array | int, r: Array) -> Array:
+    for _ in range(steps):
         posterior, _ = _maximise(r, active, samples)
-        return jax.nn.softmax(_log_responsibilities(posterior, samples), axis=0)
-
-    r = jax.lax.fori_loop(0, steps, step, r)
-    return r, _maximise(r, active, samples)[1]
+        r = softmax(_log_responsibilities(posterior, samples), axis=0)
+    return r, _maximise(r, active, samples)[1] - float(np.sum(xlogy(r, r) @ samples.counts))
 
 
-def join_gains(r: Float[Array, "B N"], active: Bool[Array, " C"], samples: WeightedSamples) -> Float[np.ndarray, "C C"]:
+def join_gains(
+    r: Float[np.ndarray, "B N"], active: Bool[np.ndarray, " C"], samples: WeightedSamples
+) -> Float[np.ndarray, "C C"]:
     """How much the bound changes when two components become one; minus infinity where there are not two."""
-    gains = np.array(_gains_apart(r, active, samples))
-    shares, counts = np.asarray(r)[:-1], np.asarray(samples.counts)
-    for one in np.flatnonzero(np.asarray(active)):
+    gains, shares, counts = _gains_apart(r, active, samples), r[:-1], samples.counts
+    for one in np.flatnonzero(active):
         # A sample of which one of the two has nothing has the same entropy before and after.
         mine = np.flatnonzero(shares[one] > NEGLIGIBLE)
         apart, own = shares[:, mine], shares[one, mine]
-        gains[one] += (_entropy(apart + own, np) - _entropy(apart, np) - _entropy(own, np)) @ counts[mine]
+        gains[one] -= (xlogy(apart + own, apart + own) - xlogy(apart, apart) - xlogy(own, own)) @ counts[mine]
     return gains
 
 
-@jax.jit
-def _gains_apart(r: Float[Array, "B N"], active: Bool[Array, " C"], samples: WeightedSamples) -> Float[Array, "C C"]:
+def _gains_apart(
+    r: Float[np.ndarray, "B N"], active: Bool[np.ndarray, " C"], samples: WeightedSamples
+) -> Float[np.ndarray, "C C"]:
     """`join_gains` of components that share no sample."""
-    stats = _statistics(r[:-1] * samples.counts[None], samples)
+    on = np.flatnonzero(active)
+    stats = _statistics(r[on] * samples.counts[None], samples)
     _, single = _component(stats)
-    _, double = jax.lax.map(
-        lambda one: _component(jax.tree.map(lambda part, of_one: part + of_one[None], stats, one)), stats
-    )
+    _, double = _component(_Statistics(*(part[:, None] + part[None] for part in stats)))
     single += gammaln(ALPHA_0 + stats.n) - gammaln(ALPHA_0)
     double += gammaln(ALPHA_0 + stats.n[:, None] + stats.n[None]) - gammaln(ALPHA_0)
-    pair = active[:, None] & active[None] & ~jnp.eye(len(active), dtype=bool)
-    return jnp.where(pair, double - single[:, None] - single[None], -jnp.inf)
+    gains = np.full((len(active), len(active)), -np.inf)
+    gains[np.ix_(on, on)] = double - single[:, None] - single[None]
+    np.fill_diagonal(gains, -np.inf)
+    return gains
 
 
-@jax.jit
-def posterior_of(r: Float[Array, "B N"], active: Bool[Array, " C"], samples: WeightedSamples) -> Posterior:
+def posterior_of(r: Float[np.ndarray, "B N"], active: Bool[np.ndarray, " C"], samples: WeightedSamples) -> Posterior:
     """The posterior given responsibilities."""
     return _maximise(r, active, samples)[0]
 
 
-@jax.jit
-def responsibilities(posterior: Posterior, samples: WeightedSamples) -> Float[Array, "C N"]:
+def responsibilities(posterior: Posterior, samples: WeightedSamples) -> Float[np.ndarray, "C N"]:
     """r_io of samples that belong to some component: the background has no say."""
-    return jax.nn.softmax(_log_responsibilities(posterior, samples)[:-1], axis=0)
+    return softmax(_log_responsibilities(posterior, samples)[:-1], axis=0)
 
 
 class Fit(NamedTuple):
@@ -234,19 +215,18 @@ def fit(samples: WeightedSamples, start: MixtureStart, least: float) -> Fit:
     for _ in range(ROUNDS):
         gains = join_gains(r, active, samples)
         if nearby:
-            gains = np.where(_adjacent(np.asarray(r), start.neighbours), gains, -np.inf)
-        joined, left = _join(np.asarray(r), np.asarray(active), gains)
+            gains = np.where(_adjacent(r, start.neighbours), gains, -np.inf)
+        joined, left = _join(r, active, gains)
         if joined is not None:
-            active = jnp.asarray(left)
-            r, bound = climb(jnp.asarray(joined), active, samples, steps=EM_STEPS)
+            active = left
+            r, bound = climb(joined, active, samples, steps=EM_STEPS)
         elif nearby:
             nearby = False
         else:
             break
-    rest, heavy = _drop(np.asarray(r), np.asarray(active), np.asarray(samples.counts), least)
-    active = jnp.asarray(heavy)
-    r, bound = climb(jnp.asarray(rest), active, samples, steps=FINAL_STEPS)
-    return Fit(posterior_of(r, active, samples), np.asarray(r), float(bound))
+    rest, active = _drop(r, active, samples.counts, least)
+    r, bound = climb(rest, active, samples, steps=FINAL_STEPS)
+    return Fit(posterior_of(r, active, samples), r, bound)
 
 
 def _adjacent(r: np.ndarray, neighbours: np.ndarray) -> np.ndarray:
@@ -268,12 +248,12 @@ class MixtureStart(NamedTuple):
     neighbours: np.ndarray
 
 
-def _begin(start: MixtureStart) -> tuple[Array, Array]:
+def _begin(start: MixtureStart) -> tuple[np.ndarray, np.ndarray]:
     rows = np.arange(start.components + 1)[:, None] == start.labels[None]
     r = np.where(rows, 1.0 - LOOSE, LOOSE / start.components)
     active = rows[:-1].any(axis=1)
     r[:-1][~active] = 0.0
-    return jnp.asarray(r / r.sum(axis=0)), jnp.asarray(active)
+    return r / r.sum(axis=0), active
 
 
 def _join(r: np.ndarray, active: np.ndarray, gains: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:

@@ -141,7 +141,7 @@ def discover(
     slots[new] = numbered.of
     posterior, slots = _with_old(fitted.posterior, slots, features, view, numbered.kept, guesses, last)
     return Found(
-        posterior=posterior._replace(active=jnp.asarray(slots >= 0)),
+        posterior=posterior._replace(active=slots >= 0),
         slots=slots,
         features=features,
         view=view,
@@ -170,7 +170,7 @@ def make_samples(
     variance = np.sum(view.V**2, axis=0)
     log_background = -0.5 * np.sum(y**2 / variance + np.log(2.0 * np.pi * variance), axis=1)
     arrays = (y, features(phi), counts, log_background)
-    return policy_mixture.WeightedSamples(*(jnp.asarray(each) for each in arrays))
+    return policy_mixture.WeightedSamples(*(np.asarray(each, dtype=float) for each in arrays))
 
 
 def _fit_mixture(
@@ -412,7 +412,7 @@ def _with_components(
         S[c], Lambda[c] = policy_mixture.SPREAD_0**2 * nu[c] * np.eye(size), typical * np.eye(len(M[c]))
         slots[c] = o
     changed = {"M": M, "Lambda": Lambda, "S": S, "nu": nu, "alpha": alpha}
-    return posterior._replace(**{name: jnp.asarray(each) for name, each in changed.items()}), slots
+    return posterior._replace(**changed), slots
 
 
 def with_points(found: Found, points: dict[int, np.ndarray]) -> Found:
@@ -420,7 +420,7 @@ def with_points(found: Found, points: dict[int, np.ndarray]) -> Found:
     size = np.asarray(found.posterior.M).shape[1] - 1
     means = {o: (point @ found.view.V, np.zeros((size, found.view.V.shape[1]))) for o, point in points.items()}
     posterior, slots = _with_components(found.posterior, found.slots, found.features, found.guesses, means)
-    return found._replace(posterior=posterior._replace(active=jnp.asarray(slots >= 0)), slots=slots)
+    return found._replace(posterior=posterior._replace(active=slots >= 0), slots=slots)
 
 
 def assign(found: Found, parameters: np.ndarray, phi: np.ndarray, without: np.ndarray) -> np.ndarray:
@@ -429,8 +429,8 @@ def assign(found: Found, parameters: np.ndarray, phi: np.ndarray, without: np.nd
     """
     samples = make_samples(parameters, phi, np.ones(len(phi)), found.features, found.view)
     belongs = (found.slots[None, :] == np.arange(len(without))[:, None]) & ~without[:, None]
-    posterior = found.posterior._replace(active=jnp.asarray(belongs.any(axis=0)))
-    return belongs @ np.asarray(policy_mixture.responsibilities(posterior, samples))
+    posterior = found.posterior._replace(active=belongs.any(axis=0))
+    return belongs @ policy_mixture.responsibilities(posterior, samples)
 
 
 def component_policies(found: Found, max_options: int) -> LinearGaussian:
