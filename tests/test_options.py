@@ -23,12 +23,10 @@ TINY = 1e-12
 fit = jax.jit(gaussian.fit, static_argnames=("ridge", "variance_floor"))
 
 
-@functools.partial(jax.jit, static_argnames=("epsilon", "least"))
 def rwr_weights(returns, features, base, target, *, epsilon, least=0.0):
     return RWR(epsilon=epsilon).sample_weights(returns, features, base, target, least)
 
 
-@functools.partial(jax.jit, static_argnames=("epsilon", "least"))
 def reps_weights(returns, features, base, target, *, epsilon, least=0.0):
     return REPS(epsilon=epsilon).sample_weights(returns, features, base, target, least)
 
@@ -301,7 +299,7 @@ def make_two_lines():
 def test_every_kept_option_is_trained_on_its_own_samples(update):
     returns, contexts, parameters, base = make_two_lines()
     kept = np.array([True, True, False])
-    arrays = (jnp.asarray(part) for part in (returns, contexts, contexts, parameters, base, base, kept))
+    arrays = returns, contexts, contexts, parameters, base, base, kept
     policies = fit_options(*arrays, update=update(epsilon=1.0, support=0.0), ridge=1e-3, variance_floor=1e-6)
     weigh = {REPS: reps_weights, RWR: rwr_weights}[update]
     for o, slope in enumerate((1.0, -1.0)):
@@ -329,7 +327,7 @@ def test_support_is_for_each_feature_and_one_more_whatever_is_matched():
     returns, contexts, parameters, base = make_two_lines()
     features = np.hstack([contexts, contexts**2])
     parts = (returns, features, features[:, :1], parameters, base, base, np.ones(3, dtype=bool))
-    fit_options(*map(jnp.asarray, parts), update=Noted(epsilon=2.0, support=7.0), ridge=1e-3, variance_floor=1e-6)
+    fit_options(*parts, update=Noted(epsilon=2.0, support=7.0), ridge=1e-3, variance_floor=1e-6)
     assert set(asked) == {(2.0, 3 * 7.0, 1)}
 
 

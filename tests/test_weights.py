@@ -1,7 +1,5 @@
 """The return-weighted importance weights: against the paper's formula, and what must not change them."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
@@ -264,11 +262,8 @@ def test_the_ridge_hardly_matters_to_the_baseline():
 # ---------------------------------------------------------------- flattening
 
 
-flattened = jax.jit(flattened_base)
-
-
 def ess_at(log_behaviour, power):
-    return float(dual.effective_sample_size(jnp.asarray(-power * log_behaviour)))
+    return dual.effective_sample_size(-power * log_behaviour)
 
 
 @pytest.mark.parametrize("floor", [0.1, 0.3, 0.8])
@@ -276,20 +271,18 @@ def test_flattening_is_the_least_that_keeps_the_floor(floor):
     data = make_data(spread=3.0)
     log_behaviour = data.log_behaviour[REAL]
     assert ess_at(log_behaviour, 1.0) < floor * COUNT  # there is something to do
-    log_base, power = flattened(jnp.asarray(data.log_behaviour), jnp.asarray(REAL), jnp.asarray(floor))
-    direct = np.exp(-float(power) * log_behaviour)
+    log_base, power = flattened_base(log_behaviour, floor)
+    direct = np.exp(-power * log_behaviour)
     assert direct.sum() ** 2 / np.sum(direct**2) >= floor * COUNT * (1.0 - 1e-9)
-    more = np.exp(-(float(power) + 1e-6) * log_behaviour)
+    more = np.exp(-(power + 1e-6) * log_behaviour)
     assert more.sum() ** 2 / np.sum(more**2) < floor * COUNT
-    assert_allclose(normalised(np.asarray(log_base)[REAL]), direct / direct.sum(), rtol=1e-9)
-    assert np.isneginf(np.asarray(log_base)[~REAL]).all()
+    assert_allclose(normalised(log_base), direct / direct.sum(), rtol=1e-9)
 
 
 def test_no_flattening_where_none_is_needed():
     data = make_data(spread=0.3)
-    power = flattened(jnp.asarray(data.log_behaviour), jnp.asarray(REAL), jnp.asarray(0.3))[1]
-    assert float(power) == 1.0
-    assert float(compute_weights(data, Settings()).flattening) == 1.0
+    assert flattened_base(data.log_behaviour[REAL], 0.3)[1] == 1.0
+    assert compute_weights(data, Settings()).flattening == 1.0
 
 
 def test_the_floor_holds_before_the_returns_are_looked_at(monkeypatch):
@@ -305,14 +298,14 @@ def test_the_floor_holds_before_the_returns_are_looked_at(monkeypatch):
 @pytest.mark.parametrize(("most", "largest"), [(1.0, 0.4), (0.1, 0.1 / 0.7), (1e-3, 1 / 7)])
 def test_truncated_weights_sum_to_one_and_none_was_above_the_limit(most, largest):
     weights = np.array([0.4, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1])
-    share, ess = truncated(jnp.asarray(weights), most)
+    share, ess = truncated(weights, most)
     assert_allclose(np.sum(share), 1.0, rtol=1e-6)
     assert_allclose(np.max(share), largest, rtol=1e-6)
-    assert_allclose(ess, 1.0 / np.sum(np.asarray(share) ** 2), rtol=1e-6)
+    assert_allclose(ess, 1.0 / np.sum(share**2), rtol=1e-6)
 
 
 def test_one_rollout_that_nobody_was_likely_to_make_leaves_the_others_their_number():
     weights = np.full(900, 0.9 / 899)
     weights[0] = 0.1
     assert 1.0 / np.sum(weights**2) < 100
-    assert truncated(jnp.asarray(weights), 1.0 / 30.0)[1] > 400
+    assert truncated(weights, 1.0 / 30.0)[1] > 400
