@@ -18,6 +18,8 @@ GOOD = Signs(
     maxima=3,
     settled=20,
     outside=0.0,
+    directions=10,
+    first=600,
 )
 
 
@@ -39,6 +41,7 @@ def test_what_is_not_known_raises_no_doubt():
         ("unexplained", {"explained": 0.04}, "4 %"),
         ("few", {"unexplored": 0.62}, "62 %"),
         ("few", {"unexplored": 0.45}, "45 %"),
+        ("many", {"directions": 20}, "1.75e+03 ways"),
         ("not-better", {"expected": 0.51}, "0.51"),
         ("wide", {"width": 3.3}, "3.3"),
         ("unheld", {"maxima": 5}, "5"),

@@ -288,6 +288,8 @@ class HPSDE(Learner):
             maxima=step.maxima,
             settled=self._state.settled,
             outside=float("nan") if self.bounds_are_given else share_outside(data),
+            directions=step.directions,
+            first=int(np.sum(data.mask & data.initial)),
         )
         return find_doubts(signs)
 

@@ -32,7 +32,7 @@ class Signs(NamedTuple):
     deviation, and a modelled return that a tenth of the first rollouts exceed. width: of the widest option, in kernel
     lengths. options, maxima: how many options there are, and how many solutions the model shows. settled: learning
     steps since that number last changed. outside: share of the newest rollouts that lie against or beyond the bounds of
-    a uniform initial policy.
+    a uniform initial policy. directions: of the parameters, that matter. first: how many first rollouts there are.
     """
 
     explained: float
@@ -44,6 +44,8 @@ class Signs(NamedTuple):
     maxima: int
     settled: int
     outside: float
+    directions: int
+    first: int
 
 
 EXPLAINED = 0.1
@@ -51,6 +53,7 @@ UNEXPLORED = 0.4
 WIDTH = 2.5
 SETTLED = 3
 OUTSIDE = 0.2
+TRIED = 0.05
 
 
 def find_doubts(signs: Signs) -> tuple[Doubt, ...]:
@@ -75,6 +78,15 @@ def find_doubts(signs: Signs) -> tuple[Doubt, ...]:
             signs.unexplored,
             f"Between the first rollouts {100 * signs.unexplored:.0f} % of the variance is unknown: solutions may lie "
             "there unseen. Raise initial_rollouts.",
+        )
+    tried = signs.first / 2.0**signs.directions
+    if tried < TRIED:
+        doubt(
+            "many",
+            tried,
+            f"{signs.directions} directions of the parameters matter: the {signs.first} first rollouts are one for "
+            f"every {1.0 / tried:.3g} ways to go up or down along each, and solutions may lie unseen. More initial "
+            "rollouts help only where they are many more; leave out parameters that hardly matter.",
         )
     if signs.expected < signs.best_first:
         doubt(

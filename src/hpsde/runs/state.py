@@ -31,7 +31,7 @@ from hpsde.steps import state as steps_state
 from hpsde.steps.options import known_options
 from hpsde.steps.rollouts import Units
 
-FORMAT, VERSION = "hpsde-learner", 16
+FORMAT, VERSION = "hpsde-learner", 17
 POLICY = "_policy"
 """What of the learner is stored as in a policy file."""
 LARGEST_EMPTY = 1_000_000

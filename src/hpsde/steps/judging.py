@@ -9,7 +9,7 @@ import numpy as np
 from hpsde import gp
 from hpsde.steps.configuration import WeighingSettings
 from hpsde.steps.gaussian import LinearGaussian
-from hpsde.steps.landscape import Landscape
+from hpsde.steps.landscape import Landscape, axes_of
 from hpsde.steps.latent import Latent
 from hpsde.steps.numbering import Numbers
 from hpsde.steps.residuals import explained as explained_by
@@ -23,6 +23,7 @@ from hpsde.steps.weights import ImportanceWeights
 JUDGED = 17  # contexts of first rollouts in which the policy is compared with them:
 BEST = 0.9  # its return should come up to this quantile of theirs,
 GAINED = 0.9  # or at least so much of the way there from their median
+MATTERS = 0.2  # kernel lengths that the first rollouts spread along a direction that matters
 AGAINST = 0.005  # of the range: so near a bound is against it
 
 
@@ -32,7 +33,7 @@ class StepInfo:
 
     explained: R^2 of the first rollouts, each predicted from all others. unexplored: share of the variance that is left
     between the first rollouts. maxima: solutions that the model shows. width: of the widest option, in kernel lengths.
-    best_first: see `best_of_first`. outliers: rollouts whose returns are not believed. quiet: rollouts since all
+    directions: see `directions_that_matter`. best_first: see `best_of_first`. outliers: rollouts whose returns are not believed. quiet: rollouts since all
     options are narrow and none was born or died.
     """
 
@@ -48,6 +49,7 @@ class StepInfo:
     maxima: int = 0
     width: float = float("nan")
     unexplored: float = float("nan")
+    directions: int = 0
     best_first: float = float("nan")
     outliers: int = 0
     quiet: int = 0
@@ -81,6 +83,7 @@ def judge(
         maxima=0 if found.found is None else found.found.separate,
         width=width,
         unexplored=float("nan") if found.found is None else found.found.unexplored,
+        directions=directions_that_matter(data, landscape),
         best_first=best_of_first(data, seen),
         outliers=data.rollouts - int(data.mask.sum()),
         quiet=state.quiet + data.rollouts - len(state.distrusted) if still else 0,
@@ -114,6 +117,17 @@ def best_of_first(data: Data, seen: Data) -> float:
     typical, best = np.median(data.advantages[first]), np.quantile(seen.advantages[first], BEST)
     level = np.mean(np.broadcast_to(data.level, first.shape)[judged(data)])
     return float(level + typical + GAINED * (best - typical))
+
+
+def directions_that_matter(data: Data, landscape: Landscape | None) -> int:
+    """How many directions of the parameters the first rollouts spread along by more than MATTERS kernel lengths."""
+    first = data.mask & data.initial
+    if landscape is None or not first.any():
+        return 0
+    lengths = np.exp(np.asarray(landscape.hyperparameters.log_lengths))
+    y = data.parameters[first] @ axes_of(landscape, data.joint.shape[1])[:, : data.parameters.shape[1]].T / lengths
+    spread = np.linalg.svd(y - y.mean(axis=0), compute_uv=False) / np.sqrt(len(y))
+    return int(np.sum(spread > MATTERS))
 
 
 def share_outside(data: Data) -> float:
