@@ -60,7 +60,7 @@ chromium: ## install Debian's Chromium, in which pages are tested, where that ca
 	  echo "Chromium was installed"; \
 	else echo "There is no Chromium, and it cannot be installed here: the tests of pages (test_report.py, test_view.py) are left out"; fi
 
-HOURS := benchmarks/gauntlet.py benchmarks/ablation.py benchmarks/peers.py benchmarks/rover.py
+HOURS := benchmarks/gallery.py benchmarks/gauntlet.py benchmarks/ablation.py benchmarks/peers.py benchmarks/rover.py
 
 bench: $(INSTALLED) ## run the benchmarks, of the gauntlet the quick part, and print their figures (takes a while)
 	@for file in $(filter-out $(HOURS),$(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
