@@ -120,7 +120,9 @@ def _bounce(velocity: np.ndarray, turning: np.ndarray, friction: float) -> tuple
     return np.stack([along + pull, -RESTITUTION * across], axis=1), turning + 2.5 * side * pull
 
 
-def image_angles(cue: Any, target: Any, cushions: int) -> np.ndarray:
+def image_angles(
+    cue: Float[np.ndarray, " N"], target: Float[np.ndarray, " N"], cushions: int
+) -> Float[np.ndarray, " N"]:
     """Angles in degrees from (0, cue) to the mirror image of (LENGTH, target) behind so many cushions, no friction.
 
     The ball goes a height h_0 up to the first cushion, the WIDTH between two, and h_k from the last one to the target,
@@ -129,12 +131,10 @@ def image_angles(cue: Any, target: Any, cushions: int) -> np.ndarray:
     k, sign = abs(cushions), np.sign(cushions)
     if k == 0:
         return np.degrees(np.arctan((target - cue) / LENGTH))
-    above, below = (lambda y: WIDTH - y), (lambda y: y)
-    first, last = (above, above) if sign > 0 else (below, below)
-    if k % 2 == 0:
-        last = below if sign > 0 else above
+    first = WIDTH - cue if sign > 0 else cue
+    last = WIDTH - target if (sign > 0) == (k % 2 == 1) else target  # the last cushion is the upper one
     between = sum(WIDTH / RESTITUTION**piece for piece in range(1, k))
-    return np.degrees(np.arctan(sign * (first(cue) + between + last(target) / RESTITUTION**k) / LENGTH))
+    return np.degrees(np.arctan(sign * (first + between + last / RESTITUTION**k) / LENGTH))
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,6 +36,8 @@ DISTANCES, HEIGHTS = (3.5, 5.0), (0.8, 1.8)
 ANGLES, SPEEDS = (0.0, 85.0), (6.0, 12.0)
 POINTS = 60
 """Of a flight that is drawn."""
+DOTS = 12
+"""Along a wall that is drawn."""
 FLAT, LOB, OFF_BOARD = "flat", "lob", "backboard"
 STEEP = 50.0
 """Degrees from which a throw is a lob; between the two angles at one speed lies that of the farthest throw, 47."""
@@ -89,7 +91,7 @@ class Throw(KnownTask):
         return {"success": _is_in(self, contexts, parameters).astype(float)}
 
     def draw(self, contexts: Any, parameters: Any) -> dict[str, Any]:
-        """The flight, the basket as a goal, and the wall's top as a point."""
+        """The flight, the basket as a goal, and wall, board and rim as dots."""
         rows, xi = self._checked(contexts, parameters)
         flights = fly(rows[:, 0], xi[:, 0], xi[:, 1])
         right, up = (xi[:, 1] * f(np.radians(xi[:, 0])) for f in (np.cos, np.sin))
@@ -97,15 +99,22 @@ class Throw(KnownTask):
         x, board = right[:, None] * at, (rows[:, 0] + BOARD)[:, None]
         turned = flights.off_board[:, None] & (x > board)
         x = np.where(turned, board - RESTITUTION * (x - board), x)
-        wall = np.column_stack([np.full(len(rows), WALL), rows[:, 1]])
-        foot = np.column_stack([np.full(len(rows), WALL), np.zeros(len(rows))])
         return {
             "lines": np.stack([x, _height(up[:, None], at)], axis=-1),
-            "points": np.stack([foot, 0.5 * (foot + wall), wall], axis=1),
+            "points": _obstacles(rows),
             "goal": np.column_stack([rows[:, 0], np.full(len(rows), RIM)]),
             "scene": (np.array([[0.0, 0.0], [DISTANCES[1] + 1.0, 0.0]]), np.array([[0.0, 0.0], [0.0, HAND]])),
             "drag": (0, -1),
         }
+
+
+def _obstacles(contexts: np.ndarray) -> Float[np.ndarray, "N M 2"]:
+    """Dots along the wall, along the board, and at the ends of the rim."""
+    distance, share, one = contexts[:, :1], np.linspace(0.0, 1.0, DOTS), np.ones((len(contexts), DOTS))
+    wall = np.stack([WALL * one, contexts[:, 1:] * share], axis=-1)
+    board = np.stack([(distance + BOARD) * one, (RIM + BOARD_HEIGHT * share) * one], axis=-1)
+    rim = np.stack([distance + OPENING * np.array([-1.0, 1.0]), np.full((len(contexts), 2), RIM)], axis=-1)
+    return np.concatenate([wall, board, rim], axis=1)
 
 
 def _misses(contexts: np.ndarray, flights: Flights) -> tuple[np.ndarray, np.ndarray]:
