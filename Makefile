@@ -71,6 +71,7 @@ figures: $(INSTALLED) ## draw the pictures of the README and docs anew
 	$(BIN)/hpsde plot runs/figures/toy-triple --out docs/images/toy-triple.png
 	$(BIN)/python examples/reach_postures.py docs/images/arm-postures.png
 	$(BIN)/python examples/rover_ways.py docs/images/rover.png
+	@for task in bank-shot bank-shot-spin throw drone; do $(BIN)/python examples/gallery.py $$task docs/images/gallery-$$task.png || exit 1; done
 	$(BIN)/hpsde run puddle --seed $(DEMO_SEED) --rollouts 900 --quiet --force --out runs/figures/puddle
 	$(BIN)/python examples/view_picture.py runs/figures/puddle docs/images/view.png
 
