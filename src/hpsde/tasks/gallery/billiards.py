@@ -263,10 +263,12 @@ def _make(name: str, friction: float, initial: Uniform, description: str, **extr
 def bank_shot() -> BankShot:
     """The task `bank-shot`: angle and speed."""
     bounds = Uniform([ANGLES[0], SPEEDS[0]], [ANGLES[1], SPEEDS[1]])
-    return _make("bank-shot", 0.0, bounds, "billiards: hit a ball straight or by up to three cushions; 7 ways")
+    description = "billiards: hit a ball straight or by up to three cushions; 7 ways"
+    return _make("bank-shot", 0.0, bounds, description, initial_rollouts=900, rollouts=1500)
 
 
 def bank_shot_spin() -> BankShot:
     """The task `bank-shot-spin`: angle, speed and side spin, on cushions with friction."""
     bounds = Uniform([ANGLES[0], SPEEDS[0], SPINS[0]], [ANGLES[1], SPEEDS[1], SPINS[1]])
-    return _make("bank-shot-spin", FRICTION, bounds, "the same with side spin, and cushions that have friction")
+    description = "the same with side spin, and cushions that have friction"
+    return _make("bank-shot-spin", FRICTION, bounds, description, initial_rollouts=1500, rollouts=2400)

@@ -172,6 +172,8 @@ def throw_task() -> Throw:
         name="throw",
         batched=True,
         description="over a wall into a basket: flat, as a lob, or off the backboard",
+        initial_rollouts=900,
+        rollouts=1500,
         best=lambda contexts: np.ones(len(contexts)),
         solutions=tuple(map(solution, (FLAT, LOB, OFF_BOARD))),
     )
