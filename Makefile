@@ -60,7 +60,7 @@ chromium: ## install Debian's Chromium, in which pages are tested, where that ca
 	  echo "Chromium was installed"; \
 	else echo "There is no Chromium, and it cannot be installed here: the tests of pages (test_report.py, test_view.py) are left out"; fi
 
-HOURS := benchmarks/gauntlet.py benchmarks/ablation.py benchmarks/peers.py benchmarks/rover.py
+HOURS := benchmarks/gallery.py benchmarks/gauntlet.py benchmarks/ablation.py benchmarks/peers.py benchmarks/rover.py
 
 bench: $(INSTALLED) ## run the benchmarks, of the gauntlet the quick part, and print their figures (takes a while)
 	@for file in $(filter-out $(HOURS),$(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
@@ -71,6 +71,7 @@ figures: $(INSTALLED) ## draw the pictures of the README and docs anew
 	$(BIN)/hpsde plot runs/figures/toy-triple --out docs/images/toy-triple.png
 	$(BIN)/python examples/reach_postures.py docs/images/arm-postures.png
 	$(BIN)/python examples/rover_ways.py docs/images/rover.png
+	@for task in bank-shot bank-shot-spin throw drone; do $(BIN)/python examples/gallery.py $$task docs/images/gallery-$$task.png || exit 1; done
 	$(BIN)/hpsde run puddle --seed $(DEMO_SEED) --rollouts 900 --quiet --force --out runs/figures/puddle
 	$(BIN)/python examples/view_picture.py runs/figures/puddle docs/images/view.png
 
