@@ -39,7 +39,7 @@ COLDEST = 0.1  # in units of the T of f
 ACCEPTANCE, ADAPTATION = 0.3, 0.3  # share of moves to accept, and how fast their size follows it
 FIRST_MOVE = 0.6  # of the longest
 LONGEST = 0.5  # move, in kernel lengths: longer ones hop to the better solution and leave the lesser
-ACTIVE = 3.0  # deviations: along longer lengths nothing is to be found
+ACTIVE = 6.0  # deviations: along longer lengths nothing is to be found
 
 
 class View(NamedTuple):
