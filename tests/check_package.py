@@ -51,6 +51,8 @@ def best(seed: int) -> np.ndarray:
 
 def build(out: Path) -> tuple[Path, Path]:
     """The source archive, and the wheel that is made from it."""
+    for kept in ROOT.glob("src/*.egg-info/SOURCES.txt"):  # what an earlier archive had would be taken again
+        kept.unlink()
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(ROOT)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     (source,), (wheel,) = out.glob("*.tar.gz"), out.glob("*.whl")
