@@ -12,7 +12,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check lint format types pytest chromium bench figures clean
+.PHONY: help install demo test check lint format types pytest chromium bench figures package clean
 
 help: ## list the targets
 	@echo "make TARGET, where TARGET is one of:"
@@ -74,6 +74,9 @@ figures: $(INSTALLED) ## draw the pictures of the README and docs anew
 	@for task in bank-shot bank-shot-spin throw drone; do $(BIN)/python examples/gallery.py $$task docs/images/gallery-$$task.png || exit 1; done
 	$(BIN)/hpsde run puddle --seed $(DEMO_SEED) --rollouts 900 --quiet --force --out runs/figures/puddle
 	$(BIN)/python examples/view_picture.py runs/figures/puddle docs/images/view.png
+
+package: $(INSTALLED) ## build the package, check it, and try it in a clean environment for every Python there is
+	$(BIN)/python tests/check_package.py
 
 clean: ## remove the virtual environment, caches and what was produced
 	rm -rf $(VENV) demo runs build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
