@@ -21,7 +21,8 @@ from hpsde.methods import METHODS, method_settings
 COLUMNS = "1000"
 # With or without a frame, by what the output can show.
 HEADING = re.compile(r"^[^\w\n]*(?:positional arguments|options)[^\w\n]*$", re.MULTILINE)
-ARGUMENT = re.compile(r"^[│ ]*(\S.*?)  +(\S.*?)[│ ]*$")
+ARGUMENT = re.compile(r"^[│ ]{1,2}(\S.*?)  +(\S.*?)[│ ]*$")
+FURTHER = re.compile(r"\s*│?\n[│ ]{4,}(?=[^│\s])")  # a description's next line
 
 
 def help_of(*arguments: str) -> str:
@@ -40,7 +41,8 @@ def command_page(name: str) -> str:
     """The help of one command in Markdown: its words, its examples, and a table of its options."""
     words, *listed = HEADING.split(help_of(name))
     usage, *paragraphs = words.strip().split("\n\n")
-    found = [match.groups() for part in listed for line in part.splitlines() if (match := ARGUMENT.match(line))]
+    lines = [line for part in listed for line in FURTHER.sub(" ", part).splitlines()]
+    found = [match.groups() for line in lines if (match := ARGUMENT.match(line))]
     if not any(argument == "-h, --help" for argument, _ in found):
         raise ExtensionError(f"hpsde {name} --help has another form than this page can read")
     rows = [(f"`{argument}`", escaped(text)) for argument, text in found if argument != "-h, --help"]

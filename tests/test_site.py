@@ -34,6 +34,10 @@ def test_a_command_has_all_its_arguments(reference, command):
     assert page.startswith(f"## hpsde {command}\n\n```text\nusage: hpsde {command} ")
 
 
+def test_a_description_of_two_lines_is_whole(reference):
+    assert "; without contexts a fiftieth. (default: the task's own) |" in reference.command_page("run")
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_settings_are_all_there_with_their_defaults(reference, method):
     settings = described(method_settings(method))
