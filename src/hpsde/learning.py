@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, Protocol, runtime_checkable
 
 import jax
 import numpy as np
 
-from hpsde.base.checks import check_count
+from hpsde.base.checks import check_count, check_tolerance
 from hpsde.base.precision import double_precision
 from hpsde.base.progress import doubts_marker, progress_bar
 from hpsde.errors import InputError
@@ -256,13 +255,6 @@ def learn(
             shown = {"mean_return": mean_return, "options_kept": each.info.options_kept, "ess": each.info.ess}
             bar.update(each.rollouts, **shown, doubts=doubts)
     return learner.policy
-
-
-def check_tolerance(tolerance: float) -> float:
-    """The share of the returns' variation that may be left to gain, or an error where it is none."""
-    if isinstance(tolerance, bool) or not isinstance(tolerance, Real) or not 0.0 <= tolerance < 1.0:
-        raise InputError(f"tolerance must be a number from 0 to below 1; got {tolerance!r}")
-    return float(tolerance)
 
 
 def batch_size(rollouts: int, batch: int | None = None, context_size: int = 1) -> int:

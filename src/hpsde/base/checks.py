@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -70,3 +71,10 @@ def check_count(name: str, value: Any, least: int) -> int:
     if value >= 2**63:
         raise InputError(f"{name} must be below 2^63; got a number of {int(value).bit_length()} bits")
     return int(value)
+
+
+def check_tolerance(tolerance: float) -> float:
+    """The share of the returns' variation that may be left to gain, or an error where it is none."""
+    if isinstance(tolerance, bool) or not isinstance(tolerance, Real) or not 0.0 <= tolerance < 1.0:
+        raise InputError(f"tolerance must be a number from 0 to below 1; got {tolerance!r}")
+    return float(tolerance)

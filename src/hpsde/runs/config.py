@@ -8,9 +8,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from hpsde.base.checks import check_count
+from hpsde.base.checks import check_count, check_tolerance
 from hpsde.errors import FileFormatError, HpsdeError, InputError
-from hpsde.learning import check_tolerance
 from hpsde.runs.files import read_json
 
 FORMAT, VERSION = "hpsde-run", 1

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hpsde.base.checks import check_count
+from hpsde.base.checks import check_count, check_tolerance
 from hpsde.base.distributions import as_distribution
 from hpsde.base.groups import Group, named, said_of
 from hpsde.errors import FileFormatError, InputError
 from hpsde.learners.ask_tell import Learner
-from hpsde.learning import batch_size, budget, check_tolerance
+from hpsde.learning import batch_size, budget
 from hpsde.methods import new_learner, task_settings
 from hpsde.problems import Problem, distribution_text, problem_from_words
 from hpsde.runs.config import RunConfig, versions

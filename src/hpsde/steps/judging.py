@@ -33,8 +33,8 @@ class StepInfo:
 
     explained: R^2 of the first rollouts, each predicted from all others. unexplored: share of the variance that is left
     between the first rollouts. maxima: solutions that the model shows. width: of the widest option, in kernel lengths.
-    directions: see `directions_that_matter`. best_first: see `best_of_first`. outliers: rollouts whose returns are not believed. quiet: rollouts since all
-    options are narrow and none was born or died.
+    directions: see `directions_that_matter`. best_first: see `best_of_first`. outliers: rollouts whose returns are not
+    believed. quiet: rollouts since all options are narrow and none was born or died.
     """
 
     options_kept: int = 0

@@ -39,7 +39,8 @@ COLDEST = 0.1  # in units of the T of f
 ACCEPTANCE, ADAPTATION = 0.3, 0.3  # share of moves to accept, and how fast their size follows it
 FIRST_MOVE = 0.6  # of the longest
 LONGEST = 0.5  # move, in kernel lengths: longer ones hop to the better solution and leave the lesser
-ACTIVE = 3.0  # deviations: along longer lengths nothing is to be found
+ACTIVE = 6.0  # deviations: along longer lengths nothing is to be found,
+SLOWEST = 1.0 / 30.0  # nor where the return changes so much more slowly than along the fastest combination
 
 
 class View(NamedTuple):
@@ -80,7 +81,8 @@ def is_old(landscape: Landscape, rollouts: int) -> bool:
 
 
 def make_view(hyperparameters: gp.Hyperparameters, axes: Array | None, size: int) -> View:
-    """The combinations of the parameters along which the return changes within ACTIVE deviations.
+    """The combinations of the parameters along which the return changes within ACTIVE deviations, and at least SLOWEST
+    times as fast as along the fastest of them.
 
     The kernel sees parameters by A_xi / length; its singular vectors are those combinations, its singular values how
     many kernel lengths a deviation is. A length beyond one deviation counts as one.
@@ -88,7 +90,7 @@ def make_view(hyperparameters: gp.Hyperparameters, axes: Array | None, size: int
     lengths = np.exp(np.asarray(hyperparameters.log_lengths))
     A = np.eye(len(lengths)) if axes is None else np.asarray(axes)
     _, pace, turn = np.linalg.svd(A[:, :size] / lengths[:, None], full_matrices=False)
-    seen = pace > min(1.0 / ACTIVE, 0.999 * pace[0])
+    seen = pace > min(max(1.0 / ACTIVE, SLOWEST * pace[0]), 0.999 * pace[0])
     if not seen.any():  # the context alone matters: all combinations are alike
         return View(np.eye(size), np.eye(size))
     pace = np.maximum(pace, 1.0)
