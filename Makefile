@@ -12,7 +12,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check lint format types pytest chromium bench figures package clean
+.PHONY: help install demo test check lint format types docs pytest chromium bench figures package clean
 
 help: ## list the targets
 	@echo "make TARGET, where TARGET is one of:"
@@ -31,7 +31,7 @@ demo: $(INSTALLED) ## learn a task with three solutions, draw it, and say what w
 	$(BIN)/hpsde plot demo/toy-triple --out demo/toy-triple.png
 	@$(BIN)/python examples/explain_demo.py demo/toy-triple demo/toy-triple.png
 
-test: lint types chromium pytest ## lint, types and all tests: what must pass before a change goes in
+test: lint types docs chromium pytest ## lint, types, the site and all tests: what must pass before a change goes in
 
 CORE := import weights weighing dual options gating features behaviours gp gp_axes gp_binary gp_directions gp_kernel
 
@@ -48,6 +48,10 @@ format: $(INSTALLED) ## ruff: repair what it can, and format
 
 types: $(INSTALLED) ## mypy
 	$(BIN)/mypy
+
+docs: $(INSTALLED) ## build the documentation site: docs/_build/index.html, which needs no server
+	JAX_PLATFORMS=cpu $(BIN)/sphinx-build --fail-on-warning --keep-going --quiet docs docs/_build
+	@echo "the documentation is in docs/_build/index.html"
 
 pytest: $(INSTALLED) ## the tests alone
 	JAX_PLATFORMS=cpu $(BIN)/pytest -n $(TEST_JOBS) --dist worksteal --max-worker-restart 0
@@ -79,5 +83,5 @@ package: $(INSTALLED) ## build the package, check it, and try it in a clean envi
 	$(BIN)/python tests/check_package.py
 
 clean: ## remove the virtual environment, caches and what was produced
-	rm -rf $(VENV) demo runs build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo runs docs/_build build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +

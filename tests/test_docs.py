@@ -1,22 +1,29 @@
 """What the README and the docs say exists, exists; the code they show runs."""
 
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import handmade
 from patience import LONG
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+SITE = sorted(ROOT.glob("docs/*.md"))
+PAGES = sorted([*ROOT.glob("*.md"), *SITE])
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 # `src/hpsde/steps/weights.py`, `tests/`: a name in backticks that begins with a folder of the repository.
 NAMED = re.compile(r"`((?:src|tests|docs|examples|benchmarks|\.ci)/[\w./-]*)`")
 TARGET = re.compile(r"`make ([a-z]+)`")
+INCLUDED = re.compile(r"```\{include\} (\S+)")
+SHELF = re.compile(r"```\{toctree\}\n(.*?)```", re.DOTALL)
+IMAGES = {"images/toy-triple.png"}
+SHELL = re.compile(r"```sh\n(.*?)```", re.DOTALL)
 SNIPPET = re.compile(r"```python\n(.*?)```", re.DOTALL)
 QUIET = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
 
@@ -49,8 +56,18 @@ def test_named_make_targets_exist(page):
 
 def test_every_page_is_in_the_index():
     index = (ROOT / "docs/index.md").read_text(encoding="utf-8")
-    pages = {page.relative_to(ROOT / "docs").as_posix() for page in ROOT.glob("docs/**/*.md")} - {"index.md"}
-    assert pages <= set(LINK.findall(index))
+    # A page of the site that is a file elsewhere is linked as that file, which also those who read the source can open.
+    files = {page: INCLUDED.match(page.read_text(encoding="utf-8")) for page in SITE if page.name != "index.md"}
+    assert {file[1] if file else page.name for page, file in files.items()} == set(LINK.findall(index)) - IMAGES
+
+
+def test_shelves_list_the_pages_in_the_order_of_their_tables():
+    index = (ROOT / "docs/index.md").read_text(encoding="utf-8")
+    shelved = [name for shelf in SHELF.findall(index) for name in re.findall(r"<(\w+)>", shelf)]
+    pages = {page.stem: INCLUDED.match(page.read_text(encoding="utf-8")) for page in SITE}
+    rows = re.findall(r"^\| \[[^]]+\]\(([^)]+)\) \|", index, re.MULTILINE)
+    assert [pages[name][1] if pages[name] else f"{name}.md" for name in shelved] == rows
+    assert re.findall(r":caption: (\w+)", index) == ["Start", "Guides", "Reference", "Method"]
 
 
 def test_every_step_is_in_the_paper_map():
@@ -67,11 +84,11 @@ def test_example_of_the_readme_is_the_one_in_examples():
 
 
 README_SNIPPETS = SNIPPET.findall((ROOT / "README.md").read_text(encoding="utf-8"))
-WITH_CODE = [page for page in ROOT.glob("docs/**/*.md") if SNIPPET.search(page.read_text(encoding="utf-8"))]
+WITH_CODE = [page for page in SITE if SNIPPET.search(page.read_text(encoding="utf-8"))]
 
 
 # What a page's code must print, beside anything at all.
-WORDS = {"dmp": "ways"}
+WORDS = {"dmp": "ways", "first_policy": "all ways to hit it", "is_my_result_right": "unexplained"}
 
 
 def run_snippet(code, folder):
@@ -95,3 +112,19 @@ def test_snippets_of_a_page_run_one_after_the_other(page, tmp_path):
     handmade.by_hand("gp").save(tmp_path / "policy.npz")  # some pages read one
     said = run_snippet("\n".join(SNIPPET.findall(page.read_text(encoding="utf-8"))), tmp_path)
     assert WORDS.get(page.stem, "") in said
+
+
+def test_the_first_policy_is_seen_by_the_commands_of_its_page(tmp_path):
+    page = (ROOT / "docs/first_policy.md").read_text(encoding="utf-8")
+    (tmp_path / "throw.py").write_text(SNIPPET.findall(page)[0], encoding="utf-8")
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    (commands,) = SHELL.findall(page)
+    done = subprocess.run(
+        ["bash", "-e", "-u", "-c", commands],
+        cwd=tmp_path, env={**QUIET, "PATH": path}, capture_output=True, text=True, timeout=LONG, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    angles = [option["parameters"][0] for option in json.loads(done.stdout.splitlines()[-1])["options"]]
+    np.testing.assert_allclose(sorted(angles), [14.7, 75.3], atol=0.5)  # arcsin(5 g / 100) / 2, and 90 less that
+    assert (tmp_path / "throw.html").stat().st_size > 10_000
+    assert (tmp_path / "throw.png").stat().st_size > 10_000

@@ -79,7 +79,7 @@ def _points_text(rows: Sequence[Row]) -> list[str]:
         "The functions F1 to F10 of the CEC 2013 competition on niching. The peak ratio is the share of the global "
         "optima that are found: a reported point lies within the competition's niche radius of the optimum, and loses "
         "no more than the accuracy. The competition's own program does not ask for the first where a single point has "
-        f"the value: at 1e-1 and 1e-2 it would count more on F4. At 1e-5, {runs_text(own)}, by evaluations:",
+        f"the value, and may count more where the accuracy is coarse. At 1e-5, {runs_text(own)}, by evaluations:",
         markdown_table(evaluations_table(own)),
         best_sentence(own),
         f"By accuracy, with {max(shared_numbers(own)):,} evaluations:",
@@ -110,9 +110,9 @@ def _ceiling_sentence(rows: Sequence[Row]) -> str:
     """What the bins alone cost the rivals."""
     shares = [f"{percent(round(mean_ceiling(rows, number), 3))} with {number:,}" for number in numbers_in(rows)]
     return (
-        "Part of what rivals lack here is the bins' doing, not that of their search: bins that knew their solutions "
-        f"exactly would answer {', '.join(shares)} evaluations (dashed in the picture). A point that is a little off "
-        "can by chance answer more contexts than the exact one."
+        f"Bins that knew their solutions exactly would answer {', '.join(shares)} evaluations (dashed in the picture): "
+        "what rivals lack beyond that is their bins' doing, not that of their search. A point that is a little off can "
+        "by chance answer more contexts than the exact one."
     )
 
 
