@@ -12,7 +12,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check lint format types docs pytest chromium bench figures clean
+.PHONY: help install demo test check lint format types docs pytest chromium bench figures package clean
 
 help: ## list the targets
 	@echo "make TARGET, where TARGET is one of:"
@@ -64,7 +64,7 @@ chromium: ## install Debian's Chromium, in which pages are tested, where that ca
 	  echo "Chromium was installed"; \
 	else echo "There is no Chromium, and it cannot be installed here: the tests of pages (test_report.py, test_view.py) are left out"; fi
 
-HOURS := benchmarks/gauntlet.py benchmarks/ablation.py benchmarks/peers.py benchmarks/rover.py
+HOURS := benchmarks/gallery.py benchmarks/gauntlet.py benchmarks/ablation.py benchmarks/peers.py benchmarks/rover.py
 
 bench: $(INSTALLED) ## run the benchmarks, of the gauntlet the quick part, and print their figures (takes a while)
 	@for file in $(filter-out $(HOURS),$(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
@@ -75,8 +75,12 @@ figures: $(INSTALLED) ## draw the pictures of the README and docs anew
 	$(BIN)/hpsde plot runs/figures/toy-triple --out docs/images/toy-triple.png
 	$(BIN)/python examples/reach_postures.py docs/images/arm-postures.png
 	$(BIN)/python examples/rover_ways.py docs/images/rover.png
+	@for task in bank-shot bank-shot-spin throw drone; do $(BIN)/python examples/gallery.py $$task docs/images/gallery-$$task.png || exit 1; done
 	$(BIN)/hpsde run puddle --seed $(DEMO_SEED) --rollouts 900 --quiet --force --out runs/figures/puddle
 	$(BIN)/python examples/view_picture.py runs/figures/puddle docs/images/view.png
+
+package: $(INSTALLED) ## build the package, check it, and try it in a clean environment for every Python there is
+	$(BIN)/python tests/check_package.py
 
 clean: ## remove the virtual environment, caches and what was produced
 	rm -rf $(VENV) demo runs docs/_build build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

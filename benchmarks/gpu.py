@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import itertools
 import json
 import os
 import subprocess
@@ -169,18 +170,19 @@ def mixture(n: int) -> dict[str, Any]:
     jax.config.update("jax_enable_x64", True)
     import jax.numpy as jnp
 
-    from hpsde.mixture import climb, estimation
+    from hpsde.mixture import climb, estimation, forms
 
     rng = np.random.default_rng(n)
     labels = rng.integers(20, size=n)
     x = 2.0 * rng.normal(size=(20, 10))[labels] + rng.normal(size=(n, 10))
     first = rng.uniform(size=(n, 20)) + np.eye(20)[labels]
     rows = jnp.asarray(x), jnp.ones(n), jnp.asarray(first / first.sum(axis=1, keepdims=True))
-    prior = estimation.default_prior(rows[0], rows[1], 20)
-    control = climb.ClimbControl(1e-6, 10, 0.0)
+    data = rows[0], rows[1], forms.FormedPrior(*estimation.default_prior(rows[0], rows[1], 20))
+    form = forms.Form("full", "dirichlet_distribution")
 
     def run() -> Any:
-        return jax.block_until_ready(climb.from_responsibilities(rows[0], rows[1], prior, rows[2], control))
+        first = climb.from_responsibilities(form, *data, rows[2], 1e-6)
+        return jax.block_until_ready(list(itertools.islice(climb.climb(form, *data, first, 1e-6), 10)))
 
     begun = clock(run)
     return {"seconds": min(clock(run) for _ in range(3)), "first": begun, "peak_gb": peak_gb()}

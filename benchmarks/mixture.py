@@ -58,7 +58,6 @@ def compare(samples: int, iterations: int, repeats: int) -> dict[str, float]:
     x, first = make_data(samples)
     theirs = FromResponsibilities(
         n_components=COMPONENTS,
-        weight_concentration_prior_type="dirichlet_distribution",
         tol=0.0,
         max_iter=iterations,
     )

@@ -2,10 +2,10 @@
 
     python benchmarks/toy_ceiling.py [--seeds 20] [--first-seed 100]
 
-Each context has one best line, and which one changes at s = 0.7 and 1.4, two of the 201 contexts that a policy is judged
-by. Here an oracle knows the three lines to the last digit, and which of them is best in the context of every rollout,
-which a learner knows of few. Elsewhere it takes the line of the nearest rollout: from the data alone nothing says on
-which side of the gap between two rollouts the jump lies. Prints its mean return in the median seed.
+Each context has one best line, and which one changes at s = 0.7 and 1.4, two of the 201 contexts that a policy is
+judged by. Here an oracle knows the three lines to the last digit, and which of them is best in the context of every
+rollout, which a learner knows of few. Elsewhere it takes the line of the nearest rollout: from the data alone nothing
+says on which side of the gap between two rollouts the jump lies. Prints its mean return in the median seed.
 """
 
 from __future__ import annotations

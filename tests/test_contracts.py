@@ -32,8 +32,9 @@ class Learned:
     """A method's learner and policy on a task, after a few rounds."""
 
     def __init__(self, method, name):
-        # One option averages over the solutions, and one feature and 192 rollouts cannot learn the puddle.
-        self.expected_to_learn = method not in ("paper", "creps") and name != "puddle"
+        # One option averages over the solutions. One feature cannot learn the puddle, 192 rollouts not 60 parameters
+        # whose best values change with the context.
+        self.expected_to_learn = method not in ("paper", "creps") and name not in ("puddle", "drone-60")
         self.task = make_task(name)
         # Densities are compared with whole Gaussians; those that are cut off are in tests/test_bounds.py.
         self.learner = make_learner(method, self.task, seed=2, bounds=None, **few(method))

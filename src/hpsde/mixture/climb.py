@@ -1,93 +1,92 @@
-"""One climb of the variational mixture with a fixed number of options, from a start that is given."""
+"""One climb of a variational mixture of any form with a fixed number of components, iteration by iteration."""
 
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
 
-from hpsde.base.shapes import Array, Bool, Float, Int
-from hpsde.mixture import estimation as density
-from hpsde.mixture.posterior import (
-    Mixture,
-    MixturePrior,
-    inverse_and_log_determinant,
-    natural_parameters,
-    sufficient_statistics,
-)
-from hpsde.mixture.search import Climb, EstimationMethod, Points, begin, climb, collect, make_points
+from hpsde.base.shapes import Array, Float
+from hpsde.mixture import forms
+from hpsde.mixture.forms import Expectation, Form, FormedMixture, FormedPrior
+from hpsde.mixture.search import Points, collect, make_points
 
 
-class ClimbControl(NamedTuple):
-    """What is added to the covariances' diagonals, and when a climb ends."""
-
-    regularisation: float
-    iterations: int
-    tolerance: float
-
-
-class Result(NamedTuple):
-    """A mixture, its bound (full where nothing was added to the covariances), and how the climb ended."""
-
-    mixture: Mixture
-    bound: Float[Array, ""]
-    converged: Bool[Array, ""]
-    iterations: Int[Array, ""]
-
-
-@jax.jit
+@functools.partial(jax.jit, static_argnames="form")
 def from_responsibilities(
+    form: Form,
     x: Float[Array, "N Z"],
     weights: Float[Array, " N"],
-    prior: MixturePrior,
+    prior: FormedPrior,
     eta: Float[Array, "N O"],
-    control: ClimbControl,
-) -> Result:
-    """Climb from responsibilities; `iterations` counts the M-step that makes a mixture of them."""
+    regularisation: Float[Array, ""] | float,
+) -> FormedMixture:
+    """The mixture of given responsibilities: one M-step."""
     origin = _origin(x, weights)
-    t = sufficient_statistics(x - origin[None])
-    statistics = (eta * weights[:, None]).T @ t.T
-    state = begin(statistics, jnp.ones(eta.shape[1], bool))
-    return _run(origin, make_points(t, weights), prior, state, control)
+    sums = (eta * weights[:, None]).T @ forms.statistics(form, x - origin[None]).T
+    return _moved(forms.posterior(form, sums, _prior_at(origin, prior), jnp.asarray(regularisation)), origin)
 
 
-@jax.jit
-def from_mixture(
+def climb(
+    form: Form,
     x: Float[Array, "N Z"],
     weights: Float[Array, " N"],
-    prior: MixturePrior,
-    mixture: Mixture,
-    bound: Float[Array, ""] | float,
-    control: ClimbControl,
-) -> Result:
-    """Climb from a mixture whose bound is known."""
+    prior: FormedPrior,
+    start: FormedMixture,
+    regularisation: Float[Array, ""] | float,
+) -> Iterator[tuple[FormedMixture, Float[Array, ""]]]:
+    """The mixture and its lower bound after one iteration, two iterations, and so on without end.
+
+    The bound is that on the log evidence where nothing is added to the covariances and these are full.
+    """
+    origin, points, here, at = _foot(form, x, weights, prior, start)
+    while True:
+        mixture, at, bound = _step(form, origin, points, here, at, regularisation)
+        yield mixture, bound
+
+
+@functools.partial(jax.jit, static_argnames="form")
+def e_step(
+    form: Form, mixture: FormedMixture, x: Float[Array, "N Z"]
+) -> tuple[Float[Array, "N O"], Float[Array, " N"]]:
+    """Log responsibilities log eta_io, and log sum_o rho_io of each point."""
+    origin = jnp.mean(mixture.h, axis=0)
+    rho = forms.expectation(form, _moved(mixture, -origin)).natural @ forms.statistics(form, x - origin[None])
+    normaliser = jax.nn.logsumexp(rho, axis=0)
+    return (rho - normaliser[None]).T, normaliser
+
+
+@functools.partial(jax.jit, static_argnames="form")
+def _foot(
+    form: Form, x: Array, weights: Array, prior: FormedPrior, start: FormedMixture
+) -> tuple[Array, Points, FormedPrior, Expectation]:
+    """The points and the mixture around the points' mean, where sums of squares keep their digits."""
     origin = _origin(x, weights)
-    points = make_points(sufficient_statistics(x - origin[None]), weights)
-    moved = mixture._replace(h=mixture.h - origin[None])
-    active = jnp.ones(len(mixture.mass), bool)
-    natural = natural_parameters(moved, *inverse_and_log_determinant(moved.K_inverse))
-    ahead, entropy = collect(natural, active, points)
-    state = begin(ahead, active)._replace(bound=jnp.asarray(bound, x.dtype), entropy=entropy)
-    return _run(origin, points, prior, state, control)
+    points = make_points(forms.statistics(form, x - origin[None]), weights)
+    return origin, points, _prior_at(origin, prior), forms.expectation(form, _moved(start, -origin))
+
+
+@functools.partial(jax.jit, static_argnames="form")
+def _step(
+    form: Form, origin: Array, points: Points, prior: FormedPrior, at: Expectation, regularisation: Array | float
+) -> tuple[FormedMixture, Expectation, Array]:
+    """E-step, M-step, and the bound of what comes of them."""
+    sums, entropy = collect(at.natural, jnp.ones(len(at.log_det), bool), points)
+    mixture = forms.posterior(form, sums, prior, jnp.asarray(regularisation))
+    now = forms.expectation(form, mixture)
+    bound = forms.bound(form, mixture, now.log_det, prior, points.weights.sum()) + entropy
+    return _moved(mixture, origin), now, bound
 
 
 def _origin(x: Float[Array, "N Z"], weights: Float[Array, " N"]) -> Float[Array, " Z"]:
     return weights @ x / weights.sum()
 
 
-def _run(origin: Array, points: Points, prior: MixturePrior, state: Climb, control: ClimbControl) -> Result:
-    here = prior._replace(h_0=prior.h_0 - origin)
-    total = points.weights.sum()
-    posterior = functools.partial(density.posterior, prior=here, regularisation=control.regularisation)
-    method = EstimationMethod(
-        estimate=posterior,
-        option_bounds=lambda mixture, log_det: density.option_bounds(mixture, log_det, here),
-        constant=density.constant(here, state.active.shape[0], total),
-        price=lambda options: jnp.zeros((), total.dtype),
-    )
-    end = climb(method, points, state, control.iterations, control.tolerance)
-    mixture = posterior(end.statistics)
-    converged = jnp.abs(end.change) < control.tolerance
-    return Result(mixture._replace(h=mixture.h + origin[None]), end.bound, converged, end.iterations)
+def _prior_at(origin: Float[Array, " Z"], prior: FormedPrior) -> FormedPrior:
+    return prior._replace(h_0=prior.h_0 - origin)
+
+
+def _moved(mixture: FormedMixture, by: Float[Array, " Z"]) -> FormedMixture:
+    return mixture._replace(h=mixture.h + by[None])

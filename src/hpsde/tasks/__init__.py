@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hpsde.errors import InputError, UnknownNameError
+from hpsde.tasks.gallery import GALLERY
 from hpsde.tasks.gauntlet import draw_task, is_cell
 from hpsde.tasks.mujoco_arm import reach_mujoco_task
 from hpsde.tasks.puddle import Puddle
@@ -52,6 +53,7 @@ TASKS: dict[str, Callable[[], Task]] = {
     "reach-mujoco": reach_mujoco_task,
     "rover": Rover,
     "rover-goal": RoverGoal,
+    **GALLERY,
 }
 
 
