@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpsde.steps import weights
+from hpsde.steps import dual, weights
 from hpsde.steps.configuration import WeighingSettings
 from hpsde.steps.return_functions import log_return_function
 from hpsde.steps.rollouts import Data
@@ -53,4 +53,4 @@ def return_temperature(data: Data, importance: weights.ImportanceWeights, settin
     if settings.weights.f.in_returns:
         return importance.temperature
     share, returns = importance.weights[data.mask], data.returns[data.mask]
-    return float(np.sqrt(share @ (returns - share @ returns) ** 2)) or 1.0
+    return dual.return_spread(returns, dual.log_normalised(share))
