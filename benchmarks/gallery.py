@@ -36,7 +36,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hpsde.experiments.gallery import GalleryJob, run_all, table
+from hpsde.experiments import provenance
+from hpsde.experiments.gallery import GalleryJob, run_all, table, write_page
 from hpsde.experiments.gauntlet.rows import append_row, key, read_rows, repair, write_rows
 from hpsde.tasks import make_task
 from hpsde.tasks.gallery import GALLERY
@@ -63,6 +64,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def run(jobs: Sequence[GalleryJob], out: Path, workers: int) -> None:
     """Do the jobs that have no row yet."""
     repair(out)
+    provenance.keep(out)
     done = {key(row) for row in read_rows(out)}
     left = [job for job in jobs if job.key not in done]
     print(f"{len(jobs) - len(left)} of {len(jobs)} runs are in {out} already", file=sys.stderr)
@@ -101,13 +103,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         write_rows(given.out, [row for row in read_rows(given.out) if key(row) not in keys])
     if not given.only_report:
         run(jobs, given.out, given.workers)
-    places = {name: place for place, name in enumerate(GALLERY)}
-    rows = sorted((row for row in read_rows(given.out) if key(row) in keys), key=lambda row: places[row["cell"]])
+    rows = [row for row in read_rows(given.out) if key(row) in keys]
     if not rows:
         print(f"{given.out} has none of these runs")
         return
     print(table(rows))
-    given.out.with_suffix(".md").write_text(f"# The gallery\n\n{table(rows)}\n", encoding="utf-8")
+    write_page(rows, given.out)
 
 
 if __name__ == "__main__":

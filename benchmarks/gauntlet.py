@@ -32,6 +32,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from hpsde.experiments import provenance
 from hpsde.experiments.gauntlet import figures, report
 from hpsde.experiments.gauntlet.rows import Row, append_row, key, read_rows, repair, run_name, settings_text, write_rows
 from hpsde.experiments.gauntlet.runner import Done, GauntletJob, run_all
@@ -99,6 +100,7 @@ def chosen_jobs(given: argparse.Namespace) -> list[GauntletJob]:
 def run(jobs: Sequence[GauntletJob], out: Path, workers: int, keep: bool) -> None:
     """Do the jobs that have no row yet. The options come first, then the row: what has a row is complete."""
     repair(out)
+    provenance.keep(out)
     done = {key(row) for row in read_rows(out)}
     left = [job for job in jobs if job.key not in done]
     if len(left) < len(jobs):

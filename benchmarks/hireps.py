@@ -1,13 +1,14 @@
 """HiREPS and contextual REPS over many seeds: returns, options, solutions found, seconds.
 
     python benchmarks/hireps.py [--tasks toy-double ...] [--methods tuned defaults creps] [--seeds 10]
-    python benchmarks/hireps.py --sweep [--tasks toy-double ...]
+    python benchmarks/hireps.py --sweep [--tasks toy-double ...] [--epsilons 1 2 ...] [--windows 1000 ...]
 
 `tuned` has the settings of `hpsde.methods.TUNED` for the task. Rollouts are as many as the task says. Writes one row
 per run to benchmarks/results/hireps_runs.csv.
 
-`--sweep` is how these settings were found: the grid below, seeds 1000 and up, the greedy return on contexts drawn anew
-and not on the evaluation contexts. It writes benchmarks/results/hireps_sweep.csv, one row per setting.
+`--sweep` is how these settings were found: a grid, seeds 1000 and up (`--first-seed`), the greedy return on contexts
+drawn anew and not on the evaluation contexts. It writes benchmarks/results/hireps_sweep.csv, one row per setting; those
+of other tasks that are there stay.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import argparse
 import csv
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +35,10 @@ from hpsde.methods import TUNED
 from hpsde.tasks import make_task, task_extras
 
 RESULTS = Path(__file__).parent / "results"
-TASKS = ("toy-double", "toy-triple", "toy-curve", "puddle")
+TASKS = ("toy-double", "toy-triple", "toy-curve", "puddle", "reach")
 METHODS = ("tuned", "defaults", "creps")
 EPSILONS, KAPPA_SHARES = (1.0, 1.5, 2.0, 2.5), (0.7, 0.9)
-SWEEP_SEEDS = range(1000, 1003)
+FIRST_SWEEP_SEED, SWEEP_SEEDS = 1000, 3
 
 
 def learn(task: Any, seed: int, method: type[HiREPS], settings: dict[str, Any]) -> tuple[HiREPS, list[Iteration]]:
@@ -77,21 +79,32 @@ def report(name: str, method: str, rows: list[dict[str, Any]]) -> None:
     )
 
 
-def sweep(name: str) -> list[dict[str, Any]]:
-    """The mean over the sweep's seeds of the greedy return in fresh contexts, for every setting of the grid."""
+Grid = list[dict[str, Any]]
+
+
+def sweep(name: str, grid: Grid, seeds: range) -> list[dict[str, Any]]:
+    """The mean over the seeds of the greedy return in fresh contexts, for every setting of the grid."""
     task, rows = make_task(name), []
-    for epsilon, kappa_share in itertools.product(EPSILONS, KAPPA_SHARES):
+    for settings in grid:
         returns, kept = [], []
-        for seed in SWEEP_SEEDS:
-            learner, _ = learn(task, seed, HiREPS, {"epsilon": epsilon, "kappa_share": kappa_share})
+        for seed in seeds:
+            learner, _ = learn(task, seed, HiREPS, settings)
             contexts = np.asarray(task.sample_contexts(jax.random.key(seed + 1_000_000), 300), dtype=float)
             returns.append(np.mean(task.evaluate(contexts, learner.policy.act(contexts))))
             kept.append(len(learner.policy.options))
-        row = {"task": name, "epsilon": epsilon, "kappa_share": kappa_share}
+        row = {"task": name, **settings}
         row |= {"mean_return": f"{np.mean(returns):.6f}", "worst_return": f"{np.min(returns):.6f}"}
         rows.append(row | {"options": round(float(np.mean(kept)), 1)})
         print(*rows[-1].values(), flush=True)
     return rows
+
+
+def others(path: Path, tasks: Sequence[str]) -> list[dict[str, Any]]:
+    """The rows of a file that are of none of these tasks."""
+    if not path.is_file():
+        return []
+    with open(path, newline="") as file:
+        return [row for row in csv.DictReader(file) if row["task"] not in tasks]
 
 
 def write(path: Path, table: list[dict[str, Any]]) -> None:
@@ -103,29 +116,44 @@ def write(path: Path, table: list[dict[str, Any]]) -> None:
         writer.writerows(table)
 
 
-def main() -> None:
-    """Run the seeds of every task and method, or the sweep."""
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--first-seed", type=int, default=0, help="the lowest seed")
+    parser.add_argument("--seeds", type=int, help="how many; by default 10, or 3 of a sweep")
+    parser.add_argument("--first-seed", type=int, help="the lowest seed; by default 0, or 1000 of a sweep")
     parser.add_argument("--tasks", nargs="+", default=list(TASKS))
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
     parser.add_argument("--sweep", action="store_true")
-    parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
-    table: list[dict[str, Any]] = []
-    for name in arguments.tasks:
-        if arguments.sweep:
-            table += sweep(name)
+    parser.add_argument("--epsilons", nargs="+", type=float, default=list(EPSILONS), help="of a sweep")
+    parser.add_argument("--kappa-shares", nargs="+", type=float, default=list(KAPPA_SHARES), help="of a sweep")
+    parser.add_argument("--windows", nargs="+", type=int, help="of a sweep; 0, the default: all rollouts")
+    parser.add_argument("--out", type=Path, help="the table")
+    given = parser.parse_args(arguments)
+    first, count = (FIRST_SWEEP_SEED, SWEEP_SEEDS) if given.sweep else (0, 10)
+    first = first if given.first_seed is None else given.first_seed
+    given.seeds = range(first, first + (count if given.seeds is None else given.seeds))
+    return given
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the seeds of every task and method, or the sweep."""
+    given = parse(arguments)
+    out = given.out or RESULTS / ("hireps_sweep.csv" if given.sweep else "hireps_runs.csv")
+    table = others(out, given.tasks)
+    names = ("epsilon", "kappa_share", "window")
+    values = itertools.product(given.epsilons, given.kappa_shares, given.windows or (None,))
+    grid = [{name: each or None for name, each in zip(names, one, strict=True)} for one in values]
+    for name in given.tasks:
+        if given.sweep:
+            table += sweep(name, grid, given.seeds)
             continue
-        for method in arguments.methods:
+        for method in given.methods:
             if method == "defaults" and name not in TUNED:
                 continue  # the same as tuned
-            seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
-            rows = [run(name, method, seed) for seed in seeds]
+            rows = [run(name, method, seed) for seed in given.seeds]
             report(name, method, rows)
             table += rows
-    write(arguments.out or RESULTS / ("hireps_sweep.csv" if arguments.sweep else "hireps_runs.csv"), table)
+    write(out, table)
 
 
 if __name__ == "__main__":

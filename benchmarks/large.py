@@ -113,9 +113,6 @@ def compare_gates(contexts: int, rollouts: int) -> dict[str, Any]:
     """How often a sparse gate of all rollouts of a run agrees with the exact one of as many, and their errors."""
     import dataclasses
 
-    import jax
-    import jax.numpy as jnp
-
     from hpsde import gp
     from hpsde.base.precision import double_precision
 
@@ -134,7 +131,7 @@ def compare_gates(contexts: int, rollouts: int) -> dict[str, Any]:
         begun = time.process_time()
         exact = gp.posterior(gate.process.hyperparameters, z, y, np.ones(len(y), dtype=bool))
         spent = time.process_time() - begun
-        other = dataclasses.replace(policy, gate=gate._replace(process=exact, scores=jnp.asarray(y), sparse=False))
+        other = dataclasses.replace(policy, gate=gate._replace(process=exact, scores=y, sparse=False))
         rows = np.random.default_rng(1).uniform(-1.0, 1.0, (2000, contexts))
         chosen = [np.asarray(each.gate_scores(rows)).argmax(axis=0) for each in (policy, other)]
         values = np.stack([himmelblau(rows, option.mean(rows)) for option in policy.options])
@@ -143,9 +140,7 @@ def compare_gates(contexts: int, rollouts: int) -> dict[str, Any]:
         new = np.concatenate([units.parameters(at), units.contexts(rows)], axis=1)
         new = new if gate.axes is None else new @ np.asarray(gate.axes).T
         truth = np.interp(himmelblau(rows, at) - units.level(rows), gate.warp.returns, gate.warp.scores)
-        errors = [
-            np.asarray(jax.jit(gp.predict_mean)(each, jnp.asarray(new))) - truth for each in (gate.process, exact)
-        ]
+        errors = [gp.predict_mean(each, new) - truth for each in (gate.process, exact)]
         return {
             "contexts": contexts,
             "rollouts": rollouts,

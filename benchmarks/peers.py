@@ -32,6 +32,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from hpsde.experiments import provenance
 from hpsde.experiments.gauntlet.report import percent
 from hpsde.experiments.gauntlet.rows import append_row, key, read_rows, repair
 from hpsde.experiments.gauntlet.runner import Done, run_jobs
@@ -81,6 +82,7 @@ def asked_jobs(given: argparse.Namespace) -> list[PeerJob]:
 def run(jobs: Sequence[PeerJob], out: Path, workers: int) -> None:
     """Do the jobs that have no row yet."""
     repair(out)
+    provenance.keep(out)
     done = {key(row) for row in read_rows(out)}
     left = [job for job in jobs if job.key not in done]
     print(f"{len(jobs) - len(left)} of {len(jobs)} runs are in {out} already", file=sys.stderr)

@@ -1,10 +1,9 @@
-"""The rover at several budgets: the best three routes that differ, by hpsde, by CMA-ES and by chance.
+"""The rover at several budgets: the best three routes that differ, by hpsde in two ways, by CMA-ES and by chance.
 
     python benchmarks/rover.py [--budgets 1000 2000 3000 5000 10000] [--seeds 3] [--first-seed 0] [--methods hpsde ...]
 
-A budget counts every evaluation of the return, the first, exploring ones included; hpsde keeps as many as it may have
-options, to try their mean routes at last. Two routes differ if their one-way distance is 0.15 or more, as in ROBOT. No
-method here is told that three routes are wanted, or which differ.
+A budget counts every evaluation of the return, the first, exploring ones included. Two routes differ if their one-way
+distance is 0.15 or more, as in ROBOT. No method here is told that three routes are wanted, or which differ.
 
   best             the best return of all evaluations
   best_three       mean of the best three evaluations that differ, chosen greedily; nan: there are no three
@@ -12,9 +11,11 @@ method here is told that three routes are wanted, or which differ.
   ways             different ways through the streets (docs/tasks.md) that some evaluation earns 4 or more on
   options, doubts  of hpsde's policy
 
-Methods: hpsde with the defaults; regions, the search of hpsde.experiments.regions by itself, with 150 first rollouts
-and 50 at a time; cma, CMA-ES started three times with a third of the budget each (needs cma); random, the first,
-exploring parameters alone. Writes benchmarks/results/rover.csv, a line for each run as soon as it is done.
+Methods: hpsde, as the task asks for it (density="regions", with options on evaluated routes); landscape, hpsde with its
+defaults (density="options", 600 first rollouts; as many evaluations are kept as there may be options, to try their mean
+routes at last); cma, CMA-ES started three times with a third of the budget each (needs cma); random, the first,
+exploring parameters alone. Writes benchmarks/results/rover.csv, a line for each run as soon as it is done; the lines of
+other runs stay.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import argparse
 import csv
+import itertools
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,7 +38,6 @@ import jax
 import numpy as np
 
 import hpsde
-from hpsde.experiments.regions.regions import Terrain, advance
 from hpsde.learning import budget as budget_of
 from hpsde.learning import iterate
 from hpsde.methods import DEFAULT_METHOD, make_learner
@@ -46,6 +47,8 @@ from hpsde.tasks.streets import OTHER, best_diverse
 
 TASK = Rover()
 RESTARTS = 3
+FIRST = 600
+"""First rollouts of the search in the modelled return."""
 SPREAD = 0.25
 """The first standard deviation of CMA-ES, in ranges of the parameters."""
 
@@ -69,40 +72,34 @@ def ways(parameters: np.ndarray, returns: np.ndarray) -> int:
 
 
 def run_hpsde(budget: int, seed: int) -> dict[str, Any]:
+    """As the task asks for it; options stand on routes that were evaluated."""
+    return _learned(budget, seed, {})
+
+
+def run_landscape(budget: int, seed: int) -> dict[str, Any]:
     """The defaults; the last evaluations are those of the options' means."""
-    rollouts = budget - TASK.max_options
+    found = _learned(budget - TASK.max_options, seed, {"density": "options", "initial_rollouts": FIRST})
+    means = found.pop("means")
+    parameters = np.concatenate([found["parameters"], means])
+    return found | {"parameters": parameters, "returns": np.concatenate([found["returns"], evaluated(means)])}
+
+
+def _learned(rollouts: int, seed: int, settings: dict[str, Any]) -> dict[str, Any]:
     first, _ = budget_of(task_extras(TASK), None, rollouts)
-    learner = make_learner(DEFAULT_METHOD, TASK, seed=seed, initial_rollouts=first, expected_rollouts=rollouts)
+    given = {"initial_rollouts": first, "expected_rollouts": rollouts} | settings
+    learner = make_learner(DEFAULT_METHOD, TASK, seed=seed, **given)
     for _ in iterate(TASK, learner, rollouts=rollouts):
         pass
     policy: hpsde.HierarchicalPolicy = learner.policy
     means = policy.option_means(np.zeros((1, 0)))[:, 0]
-    values = evaluated(means)
     return {
-        "parameters": np.concatenate([learner.rollouts.parameters, means]),
-        "returns": np.concatenate([learner.rollouts.returns, values]),
-        "best_three_means": best_three(means, values),
+        "parameters": learner.rollouts.parameters,
+        "returns": learner.rollouts.returns,
+        "means": means,
+        "best_three_means": best_three(means, evaluated(means)),
         "options": len(means),
         "doubts": " ".join(doubt.kind for doubt in policy.doubts),
     }
-
-
-FIRST, BATCH = 150, 50  # first rollouts of regions, and how many are done at a time
-
-
-def run_regions(budget: int, seed: int) -> dict[str, Any]:
-    """What regions ask for; parameters in deviations of the first ones."""
-    low, high = TASK.parameter_bounds
-    x = TASK.sample_initial(jax.random.key(seed), np.zeros((FIRST, 0)))
-    middle, unit = x.mean(axis=0), x.std(axis=0)
-    y = evaluated(x)
-    typical, state = float(np.median(y)), None
-    while len(y) < budget:
-        ground = Terrain((x - middle) / unit, y, typical, (low - middle) / unit, (high - middle) / unit)
-        state = advance(ground, state)
-        asked = np.clip(middle + unit * state.asked[: min(BATCH, budget - len(y))], low, high)
-        x, y = np.concatenate([x, asked]), np.concatenate([y, evaluated(asked)])
-    return {"parameters": x, "returns": y}
 
 
 def run_cma(budget: int, seed: int) -> dict[str, Any]:
@@ -133,7 +130,7 @@ def run_random(budget: int, seed: int) -> dict[str, Any]:
     return {"parameters": parameters, "returns": evaluated(parameters)}
 
 
-METHODS = {"hpsde": run_hpsde, "regions": run_regions, "cma": run_cma, "random": run_random}
+METHODS = {"hpsde": run_hpsde, "landscape": run_landscape, "cma": run_cma, "random": run_random}
 FIELDS = (
     *("method", "budget", "seed", "evaluations", "best", "best_three", "best_three_means"),
     *("ways", "options", "doubts", "seconds"),
@@ -146,6 +143,7 @@ def row(method: str, budget: int, seed: int) -> dict[str, Any]:
     result = METHODS[method](budget, seed)
     seconds = time.perf_counter() - begin
     parameters, returns = result.pop("parameters"), result.pop("returns")
+    result.pop("means", None)
     return {
         "method": method,
         "budget": budget,
@@ -163,6 +161,14 @@ def shown(line: dict[str, Any]) -> dict[str, Any]:
     return {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in line.items()}
 
 
+def read(path: Path) -> list[dict[str, str]]:
+    """The rows of a file; none where there is no file."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run all methods, budgets and seeds, and print the rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -172,16 +178,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "rover.csv")
     given = parser.parse_args(arguments)
+    seeds = range(given.first_seed, given.first_seed + given.seeds)
+    asked = set(itertools.product(given.methods, given.budgets, seeds))
+    before = [each for each in read(given.out) if (each["method"], int(each["budget"]), int(each["seed"])) not in asked]
     with given.out.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
         writer.writeheader()
-        for method in given.methods:
-            for budget in given.budgets:
-                for seed in range(given.first_seed, given.first_seed + given.seeds):
-                    line = shown(row(method, budget, seed))
-                    writer.writerow(line)
-                    file.flush()
-                    print("  ".join(f"{name} {line[name]}" for name in FIELDS if name in line), flush=True)
+        writer.writerows(before)
+        file.flush()
+        for method, budget, seed in sorted(asked, key=lambda run: (list(METHODS).index(run[0]), *run[1:])):
+            line = shown(row(method, budget, seed))
+            writer.writerow(line)
+            file.flush()
+            print("  ".join(f"{name} {line[name]}" for name in FIELDS if name in line), flush=True)
 
 
 if __name__ == "__main__":
