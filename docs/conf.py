@@ -32,6 +32,7 @@ OUTSIDE = {
     "../README.md": "index.md",
     "../CONTRIBUTING.md": "contributing.md",
     "../CHANGELOG.md": "changelog.md",
+    "../benchmarks/results/ablation.md": "results_ablation.md",
     "../benchmarks/results/gauntlet.md": "results_gauntlet.md",
     "../benchmarks/results/gpu.md": "results_gpu.md",
     "../benchmarks/results/peers.md": "results_peers.md",

@@ -7,7 +7,6 @@ options' means. Right: the modelled return in one context, with the valleys betw
 import sys
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -50,14 +49,14 @@ def main(path):
     importance = compute_weights(data, None, settings)
     found = latent.find_solutions(keys[2], data, surveyed, True, importance, None, settings).found
 
-    process = landscape.condition(surveyed, data.joint, 1, data.returns, np.arange(ROLLOUTS), ROLLOUTS)
+    process = landscape.condition(surveyed, data.joint, 1, data.returns, np.arange(ROLLOUTS))
     T = surveyed.temperature
     samples, _ = landscape.sample(keys[2], surveyed, process, data.joint, 1, data.bounds, T)
     s, xi = samples[:, :1], samples[:, 1:]
     option = discovery.assign(found, xi, s, settings.max_options).argmax(axis=0)
     policies = discovery.component_policies(found, settings.max_options)
     grid = units.contexts(np.linspace(-1.0, 1.0, 50)[:, None])
-    means = np.asarray(gaussian.means(policies, jnp.asarray(grid)))[found.kept][..., 0]
+    means = gaussian.means(policies, grid)[found.kept][..., 0]
 
     figure = Figure(figsize=(11.0, 3.4), dpi=110, layout="constrained")
     left, middle, right = figure.subplots(1, 3)
@@ -81,12 +80,12 @@ def main(path):
     line = np.linspace(*[float(each[0]) for each in data.bounds], 200)[:, None]
     axes = np.eye(2) if surveyed.axes is None else np.asarray(surveyed.axes)
     points = np.concatenate([line, np.broadcast_to(here, line.shape)], axis=1) @ axes.T
-    mean, variance = (np.asarray(each) for each in gp.predict(process, jnp.asarray(points)))
+    mean, variance = gp.predict(process, points)
     raw, deviation = units.raw_parameters(line)[:, 0], np.sqrt(variance)
     right.fill_between(raw, mean - deviation, mean + deviation, color="0.85", label="± 1 standard deviation")
     right.plot(raw, mean, color="0.3", label="modelled return m")
-    ends = np.sort(np.asarray(gaussian.means(policies, jnp.asarray(here)))[found.kept][:, 0], axis=0)
-    model = valleys.Model(process, jnp.asarray(axes), jnp.asarray(surveyed.view.L), T)
+    ends = np.sort(gaussian.means(policies, here)[found.kept][:, 0], axis=0)
+    model = valleys.Model(process, axes, surveyed.view.L, T)
     curves = ends @ surveyed.view.V
     heights = valleys.heights(model, curves[:, None], here)[:, 0]
     apart = valleys.are_separate(model, curves[:-1], curves[1:], np.repeat(here, len(ends) - 1, axis=0))

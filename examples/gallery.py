@@ -30,6 +30,6 @@ for outline in drawn.scene:
 axes.plot(*drawn.points[0].T, "o", color="black", markersize=3.0)
 axes.plot(*drawn.goal[0], "X", color="black", markersize=9.0)
 axes.set(aspect="equal", xlabel="m", ylabel="m")
-axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=8)
+figure.legend(loc="outside right center", frameon=False, fontsize=8)
 figure.savefig(file)
 print(len(task.solutions), "solutions")
