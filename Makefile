@@ -73,6 +73,8 @@ bench: $(INSTALLED) ## run the benchmarks, of the gauntlet the quick part, and p
 figures: $(INSTALLED) ## draw the pictures of the README and docs anew
 	$(BIN)/hpsde run toy-triple --seed $(DEMO_SEED) --quiet --force --out runs/figures/toy-triple
 	$(BIN)/hpsde plot runs/figures/toy-triple --out docs/images/toy-triple.png
+	@for task in throw puddle bank-shot; do $(BIN)/hpsde run $$task --seed $(DEMO_SEED) --quiet --force --out runs/figures/found/$$task || exit 1; done
+	$(BIN)/python examples/options_found.py docs/images/options-found.png $(addprefix runs/figures/found/,throw puddle bank-shot)
 	$(BIN)/python examples/reach_postures.py docs/images/arm-postures.png
 	$(BIN)/python examples/rover_ways.py docs/images/rover.png
 	@for task in bank-shot bank-shot-spin throw drone; do $(BIN)/python examples/gallery.py $$task docs/images/gallery-$$task.png || exit 1; done

@@ -53,6 +53,10 @@ class Tab:
             self.page.wait_for_timeout(50)
         raise AssertionError("what was waited for did not come")
 
+    def settle(self):
+        """Wait until no context is waited for or asked for: what is shown is the last one."""
+        self.until(lambda: self.page.evaluate("!working && !waiting"))
+
     def drag(self, x, y, dx, dy, steps=5):
         """The pointer from one place to another."""
         mouse = self.page.mouse

@@ -139,6 +139,8 @@ def check_types(folder: Path, python: Path) -> str:
         "--strict",
         "--config-file",
         os.devnull,
+        "--cache-dir",
+        str(ROOT / ".mypy_cache/consumer"),
         "--python-executable",
         str(python),
     ]

@@ -33,5 +33,6 @@ from hpsde.base.program_memory import make_room
 
 @pytest.fixture(scope="module", autouse=True)
 def room():
-    """A process that runs many files compiles more programs than it has room for."""
+    """A process that runs many files compiles more programs than it has room for. Each file checks all shapes anew."""
     make_room()
+    shape_checks.begin()

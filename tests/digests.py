@@ -46,6 +46,7 @@ METHODS = (
     "hpsde-rwr-softmax",
     "hpsde-reps-marginal",
     "paper",
+    "authors",
     "hireps",
     "creps",
 )
@@ -61,6 +62,8 @@ OTHERS = (
     "throw",
     "drone",
     "drone-60",
+    "compass",
+    "puddle-moving",
     "ridges-4@1",
     "cec-f4@1",
     "noise-10@1",

@@ -2,7 +2,6 @@
 
 import io
 
-import jax.numpy as jnp
 import numpy as np
 
 from hpsde import gp
@@ -26,22 +25,22 @@ DOUBTS = (
 
 def make_gate(kind, S, D, generator):
     if kind == "softmax":
-        return SoftmaxGate(jnp.asarray(generator.normal(size=(4, S + 1))))
+        return SoftmaxGate(np.asarray(generator.normal(size=(4, S + 1))))
     if kind == "marginal":
         spread = generator.normal(size=(4, S, S))
         return MarginalGate(
-            log_share=jnp.log(jnp.array([0.4, 1e-300, 0.6, 1e-300])),
-            mean=jnp.asarray(generator.normal(size=(4, S))),
-            covariance=jnp.asarray(spread @ spread.transpose(0, 2, 1) + np.eye(S)),
+            log_share=np.log(np.array([0.4, 1e-300, 0.6, 1e-300])),
+            mean=np.asarray(generator.normal(size=(4, S))),
+            covariance=np.asarray(spread @ spread.transpose(0, 2, 1) + np.eye(S)),
         )
     z, scores = generator.normal(0.7, 1.3, size=(16, D + S)), np.sort(generator.normal(size=16))
     mask = np.arange(16) < 12
-    hyperparameters = gp.Hyperparameters(jnp.zeros(D + S) + 0.3, jnp.array(0.1), jnp.array(-1.0))
+    hyperparameters = gp.Hyperparameters(np.zeros(D + S) + 0.3, np.array(0.1), np.array(-1.0))
     process = gp.condition_by_lapack(hyperparameters, z, scores, mask)
     # As if conditioned on a machine that rounds otherwise: what is computed again is not the same to the bit.
     process = process._replace(beta=process.beta * (1.0 + 1e-12))
-    warp, axes = Warp(100.0 + 7.0 * scores, scores), jnp.asarray(slanted(D + S, seed=1))
-    return GPGate(process, jnp.asarray(np.where(mask, scores, 0.0)), warp, axes)
+    warp, axes = Warp(100.0 + 7.0 * scores, scores), np.asarray(slanted(D + S, seed=1))
+    return GPGate(process, np.asarray(np.where(mask, scores, 0.0)), warp, axes)
 
 
 def binary_gate(S, D, directions=None):
@@ -51,10 +50,10 @@ def binary_gate(S, D, directions=None):
     E = D + S if directions is None else directions
     z = generator.normal(0.7, 1.3, size=(40, E))
     success, mask = (z[:, 0] > 0.5) ^ (np.arange(40) % 9 == 0), np.arange(40) % 13 != 5
-    hyperparameters = gp.Hyperparameters(jnp.zeros(E) + 0.3, jnp.array(2.0), jnp.array(-1.0))
+    hyperparameters = gp.Hyperparameters(np.zeros(E) + 0.3, np.array(2.0), np.array(-1.0))
     process = gp_binary.condition_binary(hyperparameters, z, success & mask, mask, -0.4)
     warp = gp_binary.odds_warp(np.array([10.0, 30.0]))
-    return GPGate(process, jnp.asarray((success & mask).astype(float)), warp, axes, binary=True)
+    return GPGate(process, np.asarray((success & mask).astype(float)), warp, axes, binary=True)
 
 
 def slanted(size, seed):
@@ -80,9 +79,9 @@ def by_hand(gate="softmax", context_size=1, parameter_size=2, features=None, fea
     )
     return HierarchicalPolicy(
         standard_options=LinearGaussian(
-            b=jnp.asarray(generator.normal(size=(4, D))),
-            w=jnp.asarray(generator.normal(size=(4, F, D))),
-            Sigma=jnp.asarray(root @ root.transpose(0, 2, 1) + 0.3 * np.eye(D)),
+            b=np.asarray(generator.normal(size=(4, D))),
+            w=np.asarray(generator.normal(size=(4, F, D))),
+            Sigma=np.asarray(root @ root.transpose(0, 2, 1) + 0.3 * np.eye(D)),
         ),
         kept=KEPT,
         gate=make_gate(gate, F if gate == "softmax" else S, D, generator),

@@ -1,14 +1,20 @@
-"""Every function of hpsde checks its arguments and results against its annotations, shapes included."""
+"""Functions of hpsde check their arguments and results against their annotations, shapes included."""
 
+import functools
 from collections import Counter
 
 import jaxtyping
 
 INNER = 3
 """How often a function that is defined within another is checked: each definition costs as much as many calls."""
+FIRST, THEN = 25, 25
+"""In every file of tests the first calls of a function are checked, and then one in so many: a check costs about a
+tenth of a millisecond, and what is called ten thousand times is called with the same few shapes.
+"""
 
 _jaxtyped = jaxtyping.jaxtyped
 _defined: Counter = Counter()
+_called: Counter = Counter()
 
 
 def install() -> None:
@@ -18,12 +24,36 @@ def install() -> None:
     jaxtyping.install_import_hook("hpsde", hook)
 
 
+def begin() -> None:
+    """The calls from now on are the first of every function."""
+    _called.clear()
+
+
 def _checked(*, typechecker):
     def decorated(function):
-        if "<locals>" in getattr(function, "__qualname__", "") and hasattr(function, "__code__"):
-            _defined[function.__code__] += 1
-            if _defined[function.__code__] > INNER:
+        code = getattr(function, "__code__", None)
+        if code is None:
+            return _jaxtyped(function, typechecker=typechecker)
+        if "<locals>" in function.__qualname__:
+            _defined[code] += 1
+            if _defined[code] > INNER:
                 return function
-        return _jaxtyped(function, typechecker=typechecker)
+            checked = _jaxtyped(function, typechecker=typechecker)  # names of its annotations may be local ones
+            return _at_times(function, lambda: checked)
+        return _at_times(function, functools.cache(lambda: _jaxtyped(function, typechecker=typechecker)))
 
     return decorated
+
+
+def _at_times(function, make_checked):
+    """Checked at the first calls and at some of the others. The check is made when it is first needed: of thousands of
+    functions a process calls some hundred.
+    """
+    code = function.__code__
+
+    @functools.wraps(function)
+    def wrapped(*args, **kwargs):
+        _called[code] = number = _called[code] + 1
+        return (make_checked() if number <= FIRST or number % THEN == 0 else function)(*args, **kwargs)
+
+    return wrapped

@@ -1,5 +1,7 @@
 """Learners so small that a test can have many. All share their array sizes, so that they compile once."""
 
+import functools
+
 import numpy as np
 
 import hpsde
@@ -38,6 +40,12 @@ def run(learner, returns=two_ridges, rounds=ROUNDS, contexts=draw_contexts):
         xi = learner.ask(s).parameters
         learner.tell(s, xi, returns(s, xi))
     return learner
+
+
+@functools.cache
+def learned(**changes):
+    """The learner of `make` and `run` with these settings: for tests that look at it, and tell it nothing."""
+    return run(make(**changes))
 
 
 def assert_sound(policy, contexts=None):

@@ -92,14 +92,18 @@ def policy_of(name):
 
 
 def by_jax(policy, contexts):
-    """What the compiled functions say: scores, choice, means, expected returns and their deviations."""
+    """What learners say, by JAX where there is a process: scores, choice, means, expected returns and deviations."""
+    if isinstance(policy.gate, gating.GPGate):
+        process = jax.tree.map(jnp.asarray, policy.gate.process)
+        policy = dataclasses.replace(policy, gate=policy.gate._replace(process=process))
     with jax.enable_x64(True):
         scores, means = policy.gate_scores(contexts), policy.units.raw_parameters(policy.standard_means(contexts))
         result = {"choose": np.argmax(scores, axis=0), "option_means": means}
         result["act"] = means[result["choose"], np.arange(len(contexts))]
         if isinstance(policy.gate, gating.GPGate):
-            gate, (options, kept, *asked) = policy.gate, policy._asked(contexts)
-            moments = gating.returns_in_use(gate, options, *asked)
+            gate, options, kept = policy.gate, policy.standard_options, policy.kept
+            asked = policy.features(contexts), policy.units.contexts(contexts)
+            moments = gating.returns_in_use(gate, options, kept, *asked)
             if not gate.cautious:
                 moments = gating.gp_moments(gate.process, options, kept, *asked, gate.axes, of_return=False)
             mean, deviation = (np.asarray(each)[policy.kept][:, : len(contexts)] for each in moments)
@@ -119,14 +123,14 @@ def assert_as_by_jax(policy, contexts):
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_numbers_are_those_of_the_compiled_functions(name):
+def test_numbers_are_those_of_jax(name):
     policy = policy_of(name)
     contexts = np.random.default_rng(8).normal(20.0, 4.0, (150, policy.context_size))
     assert_as_by_jax(policy, contexts)
 
 
 @pytest.mark.parametrize("method", ["hpsde-reps-gp", "hpsde-reps-marginal", "paper", "hireps"])
-def test_what_was_learned_acts_as_by_the_compiled_functions(method, tmp_path):
+def test_what_was_learned_acts_as_by_jax(method, tmp_path):
     policy = digests.learned(*digests.runs()[f"{method} toy-double"])
     contexts = np.linspace(-0.1, 2.1, 400)[:, None]
     scores, expected = by_jax(policy, contexts)

@@ -179,7 +179,10 @@ def test_an_option_does_not_fall_when_it_is_refined(data, surveyed, step, monkey
         SETTINGS,
     )
     policies = step[0].options
-    away = policies._replace(b=policies.b.at[0].add(30.0).at[1].add(1e-6))
+    b = policies.b.copy()
+    b[0] += 30.0
+    b[1] += 1e-6
+    away = policies._replace(b=b)
     monkeypatch.setattr(refining.refinement, "refine", lambda *_: away)
     shown = latent.show(data, surveyed[1])
     refined = refine_options(policies, data, found, surveyed[1], shown, State(), SETTINGS)
@@ -216,7 +219,7 @@ def test_features_are_chosen_where_there_are_some_to_choose_from(data):
     bend = data.parameters[:, 0] - 1.5 * data.contexts[:, 0] ** 2 + 1.5
     seen = data._replace(returns=np.exp(-2.0 * bend**2 - 0.5 * data.parameters[:, 1] ** 2), initial=data.mask)
     context = seen.contexts
-    candidates = (context, np.hstack([context, context**2]))
+    candidates = ((context, 0), (np.hstack([context, context**2]), 0))
     given = np.ones(S + D), candidates, lambda P: np.zeros(ROWS), State(), SETTINGS, {}
     estimate, _, _ = reestimate(KEY, seen, *given)
     assert estimate.features == 1
@@ -419,7 +422,7 @@ def test_an_old_option_with_hardly_any_rollouts_stays_as_it_is(data, step, count
 def test_options_without_rollouts_of_weight_move_on_the_model_in_all_contexts(monkeypatch, data, surveyed, step):
     seen = []
 
-    def improve(key, process, axes, options, kept, contexts, features, weights):
+    def improve(key, process, axes, options, kept, contexts, features, weights, *, plain):
         seen.append(np.asarray(weights))
         return options
 

@@ -259,6 +259,7 @@ import hpsde.commands.status, hpsde.runs.export
 from hpsde.cli import main
 folder = os.open(sys.argv[1], os.O_RDONLY)
 os.chdir(folder)
+import tyro, typeguard, unittest.mock, email.parser  # modules that are loaded late may lie where that user cannot read
 if os.getuid() == 0:
     os.setgroups([])
     os.setgid(65534)

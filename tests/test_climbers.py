@@ -2,7 +2,6 @@
 
 from copy import deepcopy
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -228,7 +227,7 @@ def test_a_climb_belongs_to_the_option_whose_best_rollout_is_its_summit(surveyed
 def policies_at(means, deviation):
     """Four options at these means [4, 2]."""
     Sigma = np.tile(deviation**2 * np.eye(2), (len(means), 1, 1))
-    return LinearGaussian(jnp.asarray(means), jnp.zeros((len(means), 0, 2)), jnp.asarray(Sigma))
+    return LinearGaussian(np.asarray(means), np.zeros((len(means), 0, 2)), np.asarray(Sigma))
 
 
 def test_options_stand_on_the_tops_of_their_hills(surveyed):

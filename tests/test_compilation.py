@@ -1,4 +1,4 @@
-"""How often XLA compiles while the data grow: as often as there are new sizes, and no more."""
+"""How often XLA compiles: never for what learners do by default, and as often as there are new sizes elsewhere."""
 
 import jax
 import jax.numpy as jnp
@@ -11,29 +11,21 @@ from hpsde.methods import make_learner
 from hpsde.tasks.toy import toy_double
 
 BATCH = 7
-# No other test has as many options. With axes given the kernel is given, too: another one is another program.
-SIZES = {"max_options": 3, "gp_axes": "own"}
-ONE_OPTION = {"density": "vb", "weight_sum": "one"}  # too little to split anything
-MANY_OPTIONS = {"density": "vb", "weight_sum": "n"}  # believes every strip is split
+SIZES = {"max_options": 3}
+MOST = 40  # programs of a first run with joint Gaussians
 
 
-def rounds_of(initial, rollouts, expected=0, **settings):
+def rounds_of(initial, rollouts, expected=0, method="hpsde-reps-gp", **settings):
     """Rollouts, options kept and programs compiled in every round of a toy run."""
     task = toy_double()
-    given = {"initial_rollouts": initial, "expected_rollouts": expected, **SIZES, **settings}
-    learner = make_learner("hpsde-reps-gp", task, seed=0, **given)
+    given = {"initial_rollouts": initial, "expected_rollouts": expected, **settings}
+    learner = make_learner(method, task, seed=0, **given)
     rounds, result = iterate(task, learner, rollouts=rollouts, batch=BATCH), []
     while len(learner.rollouts) < rollouts:
         with count_compilations() as compiled:
             each = next(rounds)
         result.append((each.rollouts, each.info.options_kept, compiled.count))
     return result
-
-
-@pytest.fixture(scope="module")
-def first_run():
-    """The first run, told that there will be 114 rollouts: all arrays have 128 rows from the start."""
-    return rounds_of(86, 114, expected=114, **ONE_OPTION)
 
 
 def test_the_counter_counts_programs_not_calls():
@@ -51,37 +43,21 @@ def test_the_counter_counts_programs_not_calls():
     assert outer.count == 2
 
 
-def test_with_the_hint_all_is_compiled_by_the_second_round(first_run):
-    assert [rollouts for rollouts, _, _ in first_run] == [86, 93, 100, 107, 114]
-    assert [padded_size(rollouts) for rollouts, _, _ in first_run] == [96, 96, 128, 128, 128]
-    counts = [count for _, _, count in first_run]
-    assert min(counts[:2]) > 0  # the first round learns, the second asks the policy as well
-    assert counts[2:] == [0, 0, 0]
+@pytest.mark.parametrize("method", ["hpsde-reps-gp", "hpsde-rwr-softmax", "hpsde-reps-marginal", "hireps", "creps"])
+def test_learners_compile_nothing(method):
+    """However the rollouts grow, and whatever number of options there is."""
+    settings = {} if method in ("hireps", "creps") else SIZES
+    assert [count for _, _, count in rounds_of(86, 114, method=method, **settings)] == [0] * 5
 
 
-def test_a_second_run_compiles_nothing(first_run):
-    again = rounds_of(86, 114, expected=114, **ONE_OPTION)
-    assert [row[:2] for row in again] == [row[:2] for row in first_run]
-    assert [count for _, _, count in again] == [0] * 5
-
-
-def test_how_many_options_there_are_compiles_nothing(first_run):
-    many = rounds_of(86, 114, expected=114, **MANY_OPTIONS)
-    assert {kept for _, kept, _ in first_run} == {1}
-    assert max(kept for _, kept, _ in many) > 1
-    assert [count for _, _, count in many] == [0] * 5
-
-
-def test_without_the_hint_nothing_is_compiled_while_the_size_stays(first_run):
-    result = rounds_of(100, 128, **ONE_OPTION)
-    assert [padded_size(rollouts) for rollouts, _, _ in result] == [128] * 5
-    assert [count for _, _, count in result][1:] == [0] * 4
-
-
-def test_options_of_the_modelled_return_are_compiled_by_the_second_round_but_for_more_questions_about_valleys():
-    """Valleys are asked about in arrays of 64, 128, 256, ... rows; a second run has the same sizes as the first."""
-    first = rounds_of(86, 114, expected=114)
-    again = rounds_of(86, 114, expected=114)
-    assert [row[:2] for row in again] == [row[:2] for row in first]
-    assert [count for _, _, count in again] == [0] * 5
-    assert max(count for _, _, count in first[2:]) <= 6
+def test_joint_gaussians_are_compiled_for_new_sizes_only():
+    """With the hint all arrays have 128 rows from the start; without it as many as there are rollouts, padded."""
+    with_hint = {"expected": 114, "density": "vb", "weight_sum": "one", **SIZES}
+    first = [count for _, _, count in rounds_of(86, 114, **with_hint)]
+    assert 0 < first[0] <= MOST
+    assert first[1:] == [0] * 4
+    assert [count for _, _, count in rounds_of(86, 114, **with_hint)] == [0] * 5
+    sizes = [padded_size(rollouts) for rollouts, _, _ in rounds_of(100, 128, density="vb", **SIZES)]
+    assert sizes == [128] * 5
+    counts = [count for _, _, count in rounds_of(100, 128, density="vb", **SIZES)]
+    assert counts == [0] * 5

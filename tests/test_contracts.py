@@ -14,16 +14,17 @@ from hpsde.settings import Settings, short_names
 from hpsde.steps.rollouts import INITIAL
 from hpsde.tasks import make_task, task_extras, task_names
 
-TOYS = [name for name in task_names() if name.startswith("toy-")]
-OTHERS = [name for name in task_names() if name not in TOYS]
-PAIRS = [(method, task) for task in TOYS for method in METHODS] + [(DEFAULT_METHOD, task) for task in OTHERS]
+EASY = "toy-double"  # what every method learns; every task is learned by the default one
+# Pictures have thousands of numbers: what learners make of the task behind them is what these tests can ask.
+OTHERS = [task for task in task_names() if task != EASY and "image" not in task]
+PAIRS = [(method, EASY) for method in METHODS] + [(DEFAULT_METHOD, task) for task in OTHERS]
 # One squared exponential where the task asks for these: as many features as linear ones, the same compilations.
 FEW = small.SIZES | {"feature_count": 1}
 
 
 def few(method):
     """Small sizes, and of the settings those that the method has."""
-    known = set(short_names(make_learner(method, make_task("toy-double")).settings))
+    known = set(short_names(make_learner(method, make_task(EASY)).settings))
     sizes = {"initial_rollouts", "expected_rollouts"}
     return {name: value for name, value in FEW.items() if name in known | sizes}
 
@@ -32,9 +33,10 @@ class Learned:
     """A method's learner and policy on a task, after a few rounds."""
 
     def __init__(self, method, name):
-        # One option averages over the solutions. One feature cannot learn the puddle, 192 rollouts not 60 parameters
-        # whose best values change with the context.
-        self.expected_to_learn = method not in ("paper", "creps") and name not in ("puddle", "drone-60")
+        # One option averages over the solutions. One feature cannot learn the puddle nor follow a wave, 192 rollouts
+        # not 60 parameters whose best values change with the context.
+        hard = ("puddle", "puddle-moving", "compass", "drone-60")
+        self.expected_to_learn = method not in ("paper", "creps") and name not in hard
         self.task = make_task(name)
         # Densities are compared with whole Gaussians; those that are cut off are in tests/test_bounds.py.
         self.learner = make_learner(method, self.task, seed=2, bounds=None, **few(method))
@@ -60,13 +62,15 @@ def test_rounds_are_asked_and_told(learned):
     np.testing.assert_allclose(rollouts.returns, task.evaluate(rollouts.contexts, rollouts.parameters))
     # Besides the first, some may have gone where the model knows little.
     assert np.all(rollouts.option[:128] == INITIAL)
+    # Regions weigh no rollouts, and what they ask for may belong to no option.
+    regions = getattr(getattr(learned.learner.settings, "density", None), "kind", "") == "regions"
     for asked in (rollouts.option[128:160], rollouts.option[160:]):
-        assert np.sum(asked == INITIAL) <= Settings().density.scouts * len(asked) + 1
+        assert regions or np.sum(asked == INITIAL) <= Settings().density.scouts * len(asked) + 1
     np.testing.assert_array_equal(rollouts.behaviour == 0, rollouts.option == INITIAL)
     info = learned.learner.info
     assert (info.rollouts, info.failed, info.updates) == (192, 0, 3)
     assert 1 <= info.options_kept <= 4
-    assert 1.0 <= info.ess <= 192.0
+    assert np.isnan(info.ess) if regions else 1.0 <= info.ess <= 192.0
 
 
 def test_the_policy_is_sound_and_better_than_chance(learned):
@@ -122,7 +126,7 @@ def test_the_learner_goes_on_after_the_policy_was_looked_at(learned):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_gives_the_same_bits_again(method):
-    one, other = learned_before(method, "toy-double"), Learned(method, "toy-double")
+    one, other = learned_before(method, EASY), Learned(method, EASY)
     np.testing.assert_array_equal(one.learner.rollouts.parameters, other.learner.rollouts.parameters)
     small.assert_same_bits(one.policy, other.policy)
 
@@ -130,10 +134,10 @@ def test_every_method_gives_the_same_bits_again(method):
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_goes_on_from_a_stored_run_to_the_same_bits(method, tmp_path):
     settings = {name: value for name, value in few(method).items() if name != "expected_rollouts"} | {"bounds": None}
-    with hpsde.Run.create(tmp_path, "toy-double", method=method, seed=2, rollouts=192, batch=32, **settings) as run:
+    with hpsde.Run.create(tmp_path, EASY, method=method, seed=2, rollouts=192, batch=32, **settings) as run:
         run.learn(progress=False)
     with hpsde.Run.open(tmp_path) as again:
-        small.assert_same_bits(again.policy, learned_before(method, "toy-double").policy)
+        small.assert_same_bits(again.policy, learned_before(method, EASY).policy)
 
 
 @pytest.mark.parametrize("method", METHODS)

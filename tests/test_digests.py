@@ -25,7 +25,9 @@ def test_small_runs_learn_what_they_learned(name):
 def test_there_is_a_row_for_every_run_every_method_and_every_task():
     assert list(ROWS) == list(digests.runs())
     assert tuple(METHODS) == digests.METHODS
-    assert set(task_names()) <= {task for _, task, _ in digests.runs().values()}
+    # Pictures have thousands of numbers, and are learned as the task behind them.
+    tasks = {name for name in task_names() if "image" not in name}
+    assert tasks <= {task for _, task, _ in digests.runs().values()}
 
 
 def test_the_digest_is_that_of_the_content_alone(tmp_path):

@@ -1,6 +1,5 @@
 """Which solutions there are: known curves on a known return, numbers that are kept, births, deaths, and redundancy."""
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -39,9 +38,9 @@ def three_lines(xi, s, heights=(1.0, 1.0, 1.0)):
 
 def make_model(function=three_lines, n=600, temperature=0.3):
     z = np.random.default_rng(0).uniform([-2.5, -1.5], [2.5, 1.5], (n, 2))
-    hyperparameters = gp.Hyperparameters(jnp.log(jnp.asarray([LENGTH, 1.5])), jnp.asarray(0.0), jnp.log(1e-2))
+    hyperparameters = gp.Hyperparameters(np.log(np.asarray([LENGTH, 1.5])), np.asarray(0.0), np.log(1e-2))
     process = gp.posterior(hyperparameters, z, function(z[:, 0], z[:, 1]), np.ones(n, dtype=bool))
-    return Model(process, jnp.eye(2), jnp.asarray(VIEW.L), temperature)
+    return Model(process, np.eye(2), np.asarray(VIEW.L), temperature)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +64,7 @@ def options_at(offsets, slots=O, slope=0.3, absent=()):
     """
     b = np.zeros((slots, 1))
     b[: len(offsets), 0] = offsets
-    policies = LinearGaussian(jnp.asarray(b), jnp.full((slots, 1, 1), slope), jnp.full((slots, 1, 1), 0.01))
+    policies = LinearGaussian(np.asarray(b), np.full((slots, 1, 1), slope), np.full((slots, 1, 1), 0.01))
     return Last(policies, np.arange(slots) < len(offsets), np.isin(np.arange(slots), absent))
 
 
@@ -75,7 +74,7 @@ def make_given(offsets, n=240, seed=0):
     s = rng.uniform(-1.4, 1.4, (n, 1))
     xi = np.asarray(offsets)[np.arange(n) % len(offsets)][:, None] + 0.3 * s + 0.05 * rng.normal(size=(n, 1))
     scores = three_lines(xi[:, 0], s[:, 0])
-    return Given(s, xi, s, scores, np.full(n, 0.8), np.hstack([xi / LENGTH, s / 1.5]))
+    return Given(s, xi, s, scores, np.full(n, 0.8), np.hstack([xi / LENGTH, s / 1.5]), s)
 
 
 def find(model, offsets=(-1.5, 0.0, 1.5), last=None, fresh=True, seed=0, slots=O, tries=True):
@@ -161,7 +160,7 @@ def test_the_policies_of_components_are_the_lines(model):
     found = find(model)
     policies = discovery.component_policies(found, O)
     s = np.linspace(-1.0, 1.0, 5)
-    curves = np.asarray(means(policies, jnp.asarray(s[:, None])))[found.kept, :, 0]
+    curves = np.asarray(means(policies, np.asarray(s[:, None])))[found.kept, :, 0]
     assert_allclose(np.sort(curves, axis=0), lines(s), atol=0.08)
     assert np.all(np.asarray(policies.Sigma)[found.kept] > 0.0)
 
@@ -332,7 +331,7 @@ def by_hand(given, lines, owner, active=None):
     M = np.stack([offset + slope * features.centre, slope * features.scale], axis=1)[:, :, None] / LENGTH
     shapes = (np.tile(np.eye(2), (count, 1, 1)), np.full((count, 1, 1), 0.1), np.full(count, 10.0))
     active = np.ones(count, dtype=bool) if active is None else np.asarray(active)
-    posterior = Posterior(*map(jnp.asarray, (M, *shapes, np.full(count + 1, 10.0), active)))
+    posterior = Posterior(*map(np.asarray, (M, *shapes, np.full(count + 1, 10.0), active)))
     return Fit(posterior, (np.arange(count + 1)[:, None] == owner).astype(float), 0.0)
 
 
@@ -447,9 +446,9 @@ def test_a_birth_that_is_not_known_to_be_good_is_a_guess_and_an_old_option_is_no
     """The rollouts end at xi = 0.9: the process hardly knows the line at 1.5, and knows the others."""
     z = np.random.default_rng(0).uniform([-2.5, -1.5], [0.9, 1.5], (500, 2))
     z = np.concatenate([z, [[1.5, 0.0]]])
-    hyperparameters = gp.Hyperparameters(jnp.log(jnp.asarray([LENGTH, 1.5])), jnp.asarray(0.0), jnp.log(0.3))
+    hyperparameters = gp.Hyperparameters(np.log(np.asarray([LENGTH, 1.5])), np.asarray(0.0), np.log(0.3))
     process = gp.posterior(hyperparameters, z, three_lines(z[:, 0], z[:, 1]), np.ones(len(z), dtype=bool))
-    unsure = Model(process, jnp.eye(2), jnp.asarray(VIEW.L), 0.3)
+    unsure = Model(process, np.eye(2), np.asarray(VIEW.L), 0.3)
     found = find(unsure, last=options_at([-1.5, 0.0]))
     assert offsets_of(found) == [-1.5, 0.0, None, None]
     policies = discovery.guessed_policies(found)
@@ -468,9 +467,9 @@ def test_a_guess_that_may_be_far_better_does_not_make_the_options_bad():
     z = np.random.default_rng(0).uniform([-2.5, -1.5], [0.6, 1.5], (500, 2))
     z = np.concatenate([z, [[1.5, 0.0]]])
     returns = np.append(three_lines(z[:-1, 0], z[:-1, 1]), 4.0)
-    hyperparameters = gp.Hyperparameters(jnp.log(jnp.asarray([LENGTH, 5.0])), jnp.asarray(0.0), jnp.log(0.3))
+    hyperparameters = gp.Hyperparameters(np.log(np.asarray([LENGTH, 5.0])), np.asarray(0.0), np.log(0.3))
     process = gp.posterior(hyperparameters, z, returns, np.ones(len(z), dtype=bool))
-    unsure = Model(process, jnp.eye(2), jnp.asarray(VIEW.L), 0.1)
+    unsure = Model(process, np.eye(2), np.asarray(VIEW.L), 0.1)
     found = find(unsure, last=options_at([-1.5, 0.0]))
     assert len(found.guesses) == 1
     assert not found.died.any()

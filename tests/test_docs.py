@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import handmade
+import hpsde
 from patience import LONG
 
 ROOT = Path(__file__).parent.parent
@@ -22,7 +23,7 @@ NAMED = re.compile(r"`((?:src|tests|docs|examples|benchmarks|\.ci)/[\w./-]*)`")
 TARGET = re.compile(r"`make ([a-z]+)`")
 INCLUDED = re.compile(r"```\{include\} (\S+)")
 SHELF = re.compile(r"```\{toctree\}\n(.*?)```", re.DOTALL)
-IMAGES = {"images/toy-triple.png"}
+IMAGES = {"images/options-found.png"}
 SHELL = re.compile(r"```sh\n(.*?)```", re.DOTALL)
 SNIPPET = re.compile(r"```python\n(.*?)```", re.DOTALL)
 QUIET = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
@@ -83,8 +84,12 @@ def test_example_of_the_readme_is_the_one_in_examples():
     assert (ROOT / "examples/own_function.py").read_text(encoding="utf-8") in snippets
 
 
-README_SNIPPETS = SNIPPET.findall((ROOT / "README.md").read_text(encoding="utf-8"))
 WITH_CODE = [page for page in SITE if SNIPPET.search(page.read_text(encoding="utf-8"))]
+# Those that a page of the site has, too, are run there.
+IN_PAGES = {code for page in WITH_CODE for code in SNIPPET.findall(page.read_text(encoding="utf-8"))}
+README_SNIPPETS = [
+    code for code in SNIPPET.findall((ROOT / "README.md").read_text(encoding="utf-8")) if code not in IN_PAGES
+]
 
 
 # What a page's code must print, beside anything at all.
@@ -114,17 +119,38 @@ def test_snippets_of_a_page_run_one_after_the_other(page, tmp_path):
     assert WORDS.get(page.stem, "") in said
 
 
-def test_the_first_policy_is_seen_by_the_commands_of_its_page(tmp_path):
-    page = (ROOT / "docs/first_policy.md").read_text(encoding="utf-8")
-    (tmp_path / "throw.py").write_text(SNIPPET.findall(page)[0], encoding="utf-8")
+@pytest.fixture(scope="module")
+def first_policy(tmp_path_factory):
+    """The folder of a reader of the first page who has saved both functions, and its blocks of commands."""
+    page, folder = (ROOT / "docs/first_policy.md").read_text(encoding="utf-8"), tmp_path_factory.mktemp("first")
+    for name, word in (("throw", "def throw("), ("table", "def walk(")):
+        (code,) = (each for each in SNIPPET.findall(page) if word in each)
+        (folder / f"{name}.py").write_text(code, encoding="utf-8")
+    return folder, SHELL.findall(page)
+
+
+def run_commands(commands, folder):
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    (commands,) = SHELL.findall(page)
     done = subprocess.run(
         ["bash", "-e", "-u", "-c", commands],
-        cwd=tmp_path, env={**QUIET, "PATH": path}, capture_output=True, text=True, timeout=LONG, check=False,
+        cwd=folder, env={**QUIET, "PATH": path}, capture_output=True, text=True, timeout=LONG, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    angles = [option["parameters"][0] for option in json.loads(done.stdout.splitlines()[-1])["options"]]
+    return done.stdout
+
+
+def test_the_first_policy_is_seen_by_the_commands_of_its_page(first_policy):
+    folder, (commands, _) = first_policy
+    said = run_commands(commands, folder)
+    angles = [option["parameters"][0] for option in json.loads(said.splitlines()[-1])["options"]]
     np.testing.assert_allclose(sorted(angles), [14.7, 75.3], atol=0.5)  # arcsin(5 g / 100) / 2, and 90 less that
-    assert (tmp_path / "throw.html").stat().st_size > 10_000
-    assert (tmp_path / "throw.png").stat().st_size > 10_000
+    assert (folder / "throw.html").stat().st_size > 10_000
+    assert (folder / "throw.png").stat().st_size > 10_000
+
+
+def test_an_own_problem_is_learned_by_the_commands_of_the_first_page(first_policy):
+    folder, (_, commands) = first_policy
+    assert "2 options" in run_commands(commands, folder)
+    assert (folder / "table.html").stat().st_size > 10_000
+    policy = hpsde.load_policy(folder / "runs/table/policy.npz")
+    assert policy.act([[-0.2], [0.2]]).ravel() == pytest.approx([0.4, -0.4], abs=0.1)  # 0.6 beside the table

@@ -44,6 +44,7 @@ def test_what_is_not_known_raises_no_doubt():
         ("many", {"directions": 20}, "1.75e+03 ways"),
         ("not-better", {"expected": 0.51}, "0.51"),
         ("wide", {"width": 3.3}, "3.3"),
+        ("climbing", {"climbing": 4}, "4 regions"),
         ("unheld", {"maxima": 5}, "5"),
         ("unsettled", {"settled": 1}, "1"),
         ("bound", {"outside": 0.44}, "44 %"),

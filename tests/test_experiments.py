@@ -15,6 +15,7 @@ from hpsde.cli import main
 from hpsde.experiments import benchmark, claims, figures, measures, plan, report, rows, runner
 from hpsde.experiments.plan import Claim, Experiment, PlannedRun, Variant
 from hpsde.experiments.pool import Queue
+from hpsde.experiments.provenance import read
 from hpsde.experiments.rows import DONE, FAILED
 from hpsde.experiments.statistics import FAILS, HOLDS, UNDECIDED
 from hpsde.learners.creps import CREPS
@@ -486,19 +487,6 @@ def test_the_page_says_what_the_rows_say():
     assert "no runs" in nothing
 
 
-def test_the_page_says_which_defaults_have_changed_since_its_runs():
-    experiment = plan.find_experiment("puddle")
-    run = next(run for run in experiment.runs(1) if run.variant.name == plan.DEFAULT)
-    now = runner.settings_of([run])
-    assert report.changes_text(experiment, now) == ""
-    then = {run.task: {plan.DEFAULT: {**now[run.task][plan.DEFAULT], "kl_bound": 9.5}}}
-    del then[run.task][plan.DEFAULT]["gp_axes"]
-    text = report.changes_text(experiment, then)
-    assert f"`kl_bound` (9.5, now {now[run.task][plan.DEFAULT]['kl_bound']})" in text
-    assert "new: `gp_axes`" in text
-    assert "epsilon" not in text
-
-
 def test_an_ablation_is_named_by_the_settings_that_it_ran_with():
     """Not by those of today's plan."""
     toys, (ablation, *_) = plan.find_experiment("toys"), plan.find_experiment("toys").ablations
@@ -509,6 +497,15 @@ def test_an_ablation_is_named_by_the_settings_that_it_ran_with():
     assert "`gone=7`" in report.ablations_table(toys, runs, "toy-double", then)
     (key, value), *_ = ablation.changes.items()
     assert f"`{key}={value!r}`" in report.ablations_table(toys, runs, "toy-double")
+
+
+def test_the_page_says_with_which_settings_the_baseline_ran():
+    toys = plan.find_experiment("toys")
+    then = {"toy-double": {"hireps": {"epsilon": 2.5, "window": None, "rollouts": 9}}, "toy-curve": {"hireps": {}}}
+    assert report.tuned_text(toys, then) == "HiREPS has `epsilon=2.5` on toy-double; its defaults on toy-curve."
+    assert report.tuned_text(toys, {}) == "HiREPS has no runs."
+    now = runner.settings_of(plan.REACH.runs(1, variants=("hireps",)))
+    assert report.tuned_text(plan.REACH, now) == "HiREPS has `epsilon=1.5`, `window=1000` on reach."
 
 
 def test_every_experiment_has_a_page():
@@ -545,7 +542,13 @@ def test_the_page_counts_runs_that_ended_in_doubt():
 def test_the_committed_page_is_what_the_committed_rows_give(name):
     experiment, out = plan.find_experiment(name), ROOT / "experiments" / name
     found = rows.read_rows(report.rows_file(experiment, out))
-    page = report.make_page(experiment, found, read_json(out / runner.SETTINGS), f"../experiments/{name}")
+    page = report.make_page(
+        experiment,
+        found,
+        read_json(out / runner.SETTINGS),
+        f"../experiments/{name}",
+        read(report.rows_file(experiment, out)),
+    )
     assert (ROOT / "docs" / PAGES[name]).read_text(encoding="utf-8") == page
 
 

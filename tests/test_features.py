@@ -8,10 +8,12 @@ from sklearn.linear_model import Ridge
 from hpsde.errors import InputError, UnknownNameError
 from hpsde.steps.features import (
     LOW,
+    Cubic,
     Custom,
     Linear,
     Quadratic,
     SquaredExponential,
+    bent,
     default_count,
     make_features,
     spread_points,
@@ -41,6 +43,21 @@ def test_quadratic_features_are_the_linear_ones_and_their_products():
     target = 3.0 - contexts[:, 0] * contexts[:, 1] + 0.2 * contexts[:, 0] ** 2
     design = np.column_stack([np.ones(60), features(contexts)])
     assert_allclose(design @ np.linalg.lstsq(design, target, rcond=None)[0], target, rtol=1e-9)
+
+
+def test_what_may_bend_an_option_comes_behind_its_features_and_is_one_degree_higher():
+    contexts = make_contexts()
+    linear = make_features("linear", contexts)
+    quadratic = make_features("quadratic", contexts)
+    assert_allclose(bent(linear)(contexts), quadratic(contexts))
+    cubic = bent(quadratic)
+    assert_allclose(cubic(contexts)[:, :5], quadratic(contexts))
+    one, two = linear(contexts).T
+    products = np.column_stack([one**3, one**2 * two, one * two**2, two**3])
+    assert_allclose(cubic(contexts)[:, 5:], products, rtol=1e-12)
+    assert Cubic(np.zeros(3), np.ones(3))(np.ones((2, 3))).shape == (2, 19)
+    for other in (cubic, make_features("squared-exponential", contexts, 6), Custom(np.atleast_2d)):
+        assert bent(other) is other
 
 
 def test_automatic_features_are_linear_until_a_learner_chooses():

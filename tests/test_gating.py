@@ -1,7 +1,6 @@
 """The three gates and the warp of the returns: scikit-learn, Bayes' rule, Monte Carlo, and properties."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.optimize
@@ -14,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 from hpsde import gp
 from hpsde.errors import UnknownNameError
-from hpsde.gp.model import JITTER
+from hpsde.gp.kernel import JITTER
 from hpsde.gp.warp import CLIP, WARPS, Warp, fit_warp
 from hpsde.steps import gating
 from hpsde.steps.gate import Optimism
@@ -43,9 +42,9 @@ def make_targets(seed=0):
 def make_options(D=1):
     rng = np.random.default_rng(1)
     return LinearGaussian(
-        jnp.asarray(rng.normal(size=(O, D))),
-        jnp.asarray(rng.normal(size=(O, F, D))),
-        jnp.full((O, D, D), 0.2),
+        np.asarray(rng.normal(size=(O, D))),
+        np.asarray(rng.normal(size=(O, F, D))),
+        np.full((O, D, D), 0.2),
     )
 
 
@@ -62,13 +61,13 @@ def choose_options(key, gate, values, temperature):
 def test_softmax_regression_is_scikit_learns():
     features, targets = make_targets()
     ridge = 1e-3
-    gate = fit_softmax(jnp.asarray(features), jnp.asarray(targets), ridge)
+    gate = fit_softmax(np.asarray(features), np.asarray(targets), ridge)
     # One row per sample and option. scikit-learn's penalty is |theta|^2 / 2 beside C times the loss.
     design = np.tile(np.column_stack([features, np.ones(N)]), (O, 1))
     model = LogisticRegression(C=1.0 / (2.0 * ridge), fit_intercept=False, tol=1e-10, max_iter=10_000)
     model.fit(design, np.repeat(np.arange(O), N), sample_weight=(targets / targets.sum()).ravel())
     assert_allclose(gate.theta, model.coef_, atol=2e-3)
-    probabilities = np.exp(softmax_log_probabilities(gate, jnp.asarray(features)))
+    probabilities = np.exp(softmax_log_probabilities(gate, np.asarray(features)))
     assert_allclose(probabilities.T, model.predict_proba(design[:N]), atol=1e-4)
 
 
@@ -80,7 +79,7 @@ def test_softmax_regression_finds_the_optimum_of_its_loss():
         theta = theta.reshape(O, F + 1)
         return -np.sum(share * log_softmax(theta @ design.T, axis=0)) + 0.1 * np.sum(theta**2)
 
-    gate = fit_softmax(jnp.asarray(features), jnp.asarray(targets), 0.1)
+    gate = fit_softmax(np.asarray(features), np.asarray(targets), 0.1)
     truth = scipy.optimize.minimize(loss, np.ones(O * (F + 1)), method="BFGS", options={"gtol": 1e-6})
     assert_allclose(gate.theta.ravel(), truth.x, atol=1e-3)
     assert_allclose(loss(np.asarray(gate.theta).ravel()), truth.fun, rtol=1e-7)
@@ -89,16 +88,16 @@ def test_softmax_regression_finds_the_optimum_of_its_loss():
 def test_softmax_weights_zero_are_absence_and_their_scale_does_not_matter():
     features, targets = make_targets()
     targets[:, ::3] = 0.0
-    plain = fit_softmax(jnp.asarray(features), jnp.asarray(targets)).theta
+    plain = fit_softmax(np.asarray(features), np.asarray(targets)).theta
     features[::3] = 50.0
-    changed = fit_softmax(jnp.asarray(features), jnp.asarray(1e4 * targets)).theta
+    changed = fit_softmax(np.asarray(features), np.asarray(1e4 * targets)).theta
     assert_allclose(changed, plain, atol=2e-3)
 
 
 def test_softmax_without_features_is_the_share_of_the_weights():
     _, targets = make_targets()
-    gate = fit_softmax(jnp.zeros((N, 0)), jnp.asarray(targets), 1e-6)
-    shares = np.exp(softmax_log_probabilities(gate, jnp.zeros((4, 0))))
+    gate = fit_softmax(np.zeros((N, 0)), np.asarray(targets), 1e-6)
+    shares = np.exp(softmax_log_probabilities(gate, np.zeros((4, 0))))
     truth = targets.sum(axis=1) / targets.sum()
     assert_allclose(shares, np.repeat(truth[:, None], 4, axis=1), atol=1e-4)
 
@@ -108,7 +107,7 @@ def test_softmax_without_features_is_the_share_of_the_weights():
 
 def test_the_marginal_gate_is_bayes_rule():
     contexts, targets = make_targets()
-    gate = fit_marginal(jnp.asarray(contexts), jnp.asarray(targets))
+    gate = fit_marginal(np.asarray(contexts), np.asarray(targets))
     likelihood = []
     for weights in targets:
         mean = np.average(contexts, axis=0, weights=weights)
@@ -117,7 +116,7 @@ def test_the_marginal_gate_is_bayes_rule():
         covariance = (effective * covariance + np.eye(F)) / (effective + 1.0)
         likelihood.append(weights.sum() * scipy.stats.multivariate_normal(mean, covariance).pdf(contexts))
     truth = np.array(likelihood) / np.sum(likelihood, axis=0)
-    assert_allclose(np.exp(marginal_log_probabilities(gate, jnp.asarray(contexts))), truth, rtol=1e-8)
+    assert_allclose(np.exp(marginal_log_probabilities(gate, np.asarray(contexts))), truth, rtol=1e-8)
 
 
 def test_the_marginal_gate_recovers_a_known_mixture():
@@ -129,11 +128,11 @@ def test_the_marginal_gate_recovers_a_known_mixture():
         [0.7 * scipy.stats.norm(-1.0, 1.5).pdf(contexts), 0.3 * scipy.stats.norm(2.0, 0.5).pdf(contexts)]
     )
     truth = likelihood / likelihood.sum(axis=0)
-    gate = fit_marginal(jnp.asarray(contexts[:, None]), jnp.asarray(truth))
+    gate = fit_marginal(np.asarray(contexts[:, None]), np.asarray(truth))
     assert_allclose(np.exp(gate.log_share), [0.7, 0.3], atol=0.02)
     assert_allclose(gate.mean[:, 0], [-1.0, 2.0], atol=0.05)
     assert_allclose(gate.covariance[:, 0, 0], [1.5**2, 0.5**2], rtol=0.05)
-    found = np.exp(marginal_log_probabilities(gate, jnp.asarray(contexts[:, None])))
+    found = np.exp(marginal_log_probabilities(gate, np.asarray(contexts[:, None])))
     assert np.abs(found - truth).mean() < 0.01
 
 
@@ -141,19 +140,19 @@ def test_an_option_of_one_sample_or_none_leaves_the_marginal_gate_proper():
     contexts, targets = make_targets()
     targets[1] = 0.0
     targets[2, 1:] = 0.0
-    gate = fit_marginal(jnp.asarray(contexts), jnp.asarray(targets))
+    gate = fit_marginal(np.asarray(contexts), np.asarray(targets))
     assert all(np.isfinite(part).all() for part in gate)
     assert_allclose(gate.mean[2], contexts[0], rtol=1e-12)
     assert_allclose(gate.covariance[2], np.eye(F) / 2.0, atol=1e-12)
-    values = np.exp(marginal_log_probabilities(gate, jnp.asarray(contexts)))
+    values = np.exp(marginal_log_probabilities(gate, np.asarray(contexts)))
     assert_allclose(values.sum(axis=0), 1.0, rtol=1e-9)
     assert_allclose(values[1], 0.0, atol=1e-100)
 
 
 def test_without_contexts_the_marginal_gate_is_the_share_of_the_weights():
     _, targets = make_targets()
-    gate = fit_marginal(jnp.zeros((N, 0)), jnp.asarray(targets))
-    values = np.exp(marginal_log_probabilities(gate, jnp.zeros((2, 0))))
+    gate = fit_marginal(np.zeros((N, 0)), np.asarray(targets))
+    values = np.exp(marginal_log_probabilities(gate, np.zeros((2, 0))))
     truth = targets.sum(axis=1) / targets.sum()
     assert_allclose(values, np.stack([truth, truth], axis=1), rtol=1e-9)
 
@@ -170,9 +169,9 @@ def make_points():
 def make_gp_gate(warp=IDENTITY, cautious=False):
     """A process of unit lengths and signal and noise 0.1."""
     z, y = make_points()
-    hyperparameters = gp.Hyperparameters(jnp.zeros(3), jnp.asarray(0.0), jnp.log(0.1))
-    process = gp.condition(hyperparameters, jnp.asarray(z), jnp.asarray(y), jnp.ones(40, dtype=bool))
-    return GPGate(process, jnp.asarray(y), warp, cautious=cautious)
+    hyperparameters = gp.Hyperparameters(np.zeros(3), np.asarray(0.0), np.log(0.1))
+    process = gp.condition(hyperparameters, np.asarray(z), np.asarray(y), np.ones(40, dtype=bool))
+    return GPGate(process, np.asarray(y), warp, cautious=cautious)
 
 
 CONTEXTS = np.random.default_rng(5).uniform(-1.0, 1.0, size=(6, F))
@@ -180,17 +179,17 @@ KEPT = np.array([True, False, True])
 
 
 def score(gate, optimism=None, options=None, kept=KEPT):
-    arrays = (jnp.asarray(part) for part in (kept, CONTEXTS, CONTEXTS))
+    arrays = (np.asarray(part) for part in (kept, CONTEXTS, CONTEXTS))
     return np.asarray(scores(gate, make_options() if options is None else options, *arrays, optimism))
 
 
 def test_in_use_the_score_is_the_mean_of_the_process():
     gate, options = make_gp_gate(), make_options()
-    narrow = options._replace(Sigma=jnp.full((O, 1, 1), 1e-12))
+    narrow = options._replace(Sigma=np.full((O, 1, 1), 1e-12))
     values = score(gate, options=narrow)
     for o in np.flatnonzero(KEPT):
         parameters = np.asarray(options.b)[o] + CONTEXTS @ np.asarray(options.w)[o]
-        mean, _ = gp.predict(gate.process, jnp.asarray(np.hstack([parameters, CONTEXTS])))
+        mean, _ = gp.predict(gate.process, np.asarray(np.hstack([parameters, CONTEXTS])))
         assert_allclose(values[o], mean, atol=1e-8)
 
 
@@ -203,7 +202,7 @@ def test_the_score_is_the_expectation_over_the_options_parameters_plus_kappa_dev
     for o in np.flatnonzero(KEPT):
         parameters = np.asarray(options.b)[o] + CONTEXTS[0] @ np.asarray(options.w)[o] + np.sqrt(0.2) * noise
         z = np.hstack([parameters, np.repeat(CONTEXTS[:1], len(noise), axis=0)])
-        mean, variance = (np.asarray(part) for part in gp.predict(gate.process, jnp.asarray(z)))
+        mean, variance = (np.asarray(part) for part in gp.predict(gate.process, np.asarray(z)))
         assert_allclose(greedy[o, 0], mean.mean(), atol=4.0 * mean.std() / np.sqrt(len(noise)))
         deviation = np.sqrt(variance.mean() + mean.var())
         assert_allclose(optimistic[o, 0] - greedy[o, 0], deviation, rtol=0.02)
@@ -240,7 +239,9 @@ def known_process():
 def test_a_cautious_gate_takes_the_return_of_the_mean_parameters_less_its_deviation():
     gate, options = make_gp_gate(cautious=True), make_options()
     values, model = score(gate), known_process()
-    expected = np.asarray(gating.returns_in_use(gate, options, *map(jnp.asarray, (CONTEXTS, CONTEXTS)))[0])
+    expected = np.asarray(
+        gating.returns_in_use(gate, options, np.ones(len(options.b), dtype=bool), CONTEXTS, CONTEXTS)[0]
+    )
     for o in np.flatnonzero(KEPT):
         parameters = np.asarray(options.b)[o] + CONTEXTS @ np.asarray(options.w)[o]
         mean, deviation = model.predict(np.hstack([parameters, CONTEXTS]), return_std=True)
@@ -252,30 +253,30 @@ def test_a_cautious_gate_takes_the_return_of_the_mean_parameters_less_its_deviat
 def test_a_cautious_gate_leaves_what_is_not_known():
     """Option 0 is where returns were a little bad; of option 1, far from all points, nothing is known."""
     z = np.linspace(-1.0, 1.0, 20)[:, None]
-    hyperparameters = gp.Hyperparameters(jnp.zeros(1), jnp.asarray(0.0), jnp.log(0.1))
-    process = gp.condition(hyperparameters, jnp.asarray(z), jnp.full(20, -0.2), jnp.ones(20, dtype=bool))
-    options = LinearGaussian(jnp.asarray([[0.0], [9.0]]), jnp.zeros((2, 0, 1)), jnp.full((2, 1, 1), 0.01))
-    arrays = (jnp.ones(2, dtype=bool), jnp.zeros((1, 0)), jnp.zeros((1, 0)))
+    hyperparameters = gp.Hyperparameters(np.zeros(1), np.asarray(0.0), np.log(0.1))
+    process = gp.condition(hyperparameters, np.asarray(z), np.full(20, -0.2), np.ones(20, dtype=bool))
+    options = LinearGaussian(np.asarray([[0.0], [9.0]]), np.zeros((2, 0, 1)), np.full((2, 1, 1), 0.01))
+    arrays = (np.ones(2, dtype=bool), np.zeros((1, 0)), np.zeros((1, 0)))
     for cautious, best in ((True, 0), (False, 1)):
-        gate = GPGate(process, jnp.full(20, -0.2), IDENTITY, cautious=cautious)
+        gate = GPGate(process, np.full(20, -0.2), IDENTITY, cautious=cautious)
         assert np.argmax(scores(gate, options, *arrays)) == best
 
 
 def test_no_more_is_expected_than_a_rollout_has_had():
     """Returns rise towards the last rollout, which has 1; beyond it, where option 1 is, the process expects more."""
     z = np.linspace(-1.0, 1.0, 20)[:, None]
-    hyperparameters = gp.Hyperparameters(jnp.zeros(1), jnp.asarray(0.0), jnp.log(0.01))
-    process = gp.condition(hyperparameters, jnp.asarray(z), jnp.asarray(z[:, 0]), jnp.ones(20, dtype=bool))
-    options = LinearGaussian(jnp.asarray([[0.99], [1.5]]), jnp.zeros((2, 0, 1)), jnp.full((2, 1, 1), 0.01))
+    hyperparameters = gp.Hyperparameters(np.zeros(1), np.asarray(0.0), np.log(0.01))
+    process = gp.condition(hyperparameters, np.asarray(z), np.asarray(z[:, 0]), np.ones(20, dtype=bool))
+    options = LinearGaussian(np.asarray([[0.99], [1.5]]), np.zeros((2, 0, 1)), np.full((2, 1, 1), 0.01))
     mean, variance = gp.predict(process, options.b)
-    assert (mean - jnp.sqrt(variance))[1] > 1.0
-    gate = GPGate(process, jnp.asarray(z[:, 0]), IDENTITY)
-    arrays = (jnp.ones(2, dtype=bool), jnp.zeros((1, 0)), jnp.zeros((1, 0)))
+    assert (mean - np.sqrt(variance))[1] > 1.0
+    gate = GPGate(process, np.asarray(z[:, 0]), IDENTITY)
+    arrays = (np.ones(2, dtype=bool), np.zeros((1, 0)), np.zeros((1, 0)))
     assert np.argmax(scores(gate, options, *arrays)) == 0
-    assert_allclose(gating.returns_in_use(gate, options, *arrays[1:])[0][:, 0], [mean[0], 1.0], rtol=1e-12)
+    assert_allclose(gating.returns_in_use(gate, options, *arrays)[0][:, 0], [mean[0], 1.0], rtol=1e-12)
     # Log odds have no limit.
     odds = gate._replace(binary=True)
-    assert_allclose(gating.returns_in_use(odds, options, *arrays[1:])[0][:, 0], mean, rtol=1e-12)
+    assert_allclose(gating.returns_in_use(odds, options, *arrays)[0][:, 0], mean, rtol=1e-12)
 
 
 def test_a_gate_of_its_arrays_is_the_same_to_the_bit():
@@ -284,7 +285,7 @@ def test_a_gate_of_its_arrays_is_the_same_to_the_bit():
         return kind.restored({name: np.asarray(value) for name, value in kind.arrays(gate).items()})
 
     # Once by LAPACK, as a learner's gate has it.
-    for gate in (restored(make_gp_gate()), SoftmaxGate(jnp.zeros((O, 1)))):
+    for gate in (restored(make_gp_gate()), SoftmaxGate(np.zeros((O, 1)))):
         for one, other in zip(jax.tree.leaves(restored(gate)), jax.tree.leaves(gate), strict=True):
             assert_array_equal(one, other)
     assert "K_inverse" not in GaussianProcess.arrays(make_gp_gate())
@@ -295,17 +296,18 @@ def test_options_that_are_not_kept_score_minus_infinity(kind):
     features, targets = make_targets()
     gates = {
         "gp": make_gp_gate,
-        "softmax": lambda: fit_softmax(jnp.asarray(features), jnp.asarray(targets)),
-        "marginal": lambda: fit_marginal(jnp.asarray(features), jnp.asarray(targets)),
+        "gp-draws": make_gp_gate,  # only how it explores is its own
+        "softmax": lambda: fit_softmax(np.asarray(features), np.asarray(targets)),
+        "marginal": lambda: fit_marginal(np.asarray(features), np.asarray(targets)),
     }
     gate = gates[kind]()
-    assert gate.kind == kind
-    for optimism in (None, Optimism(1.0)):
+    assert gate.kind == kind.removesuffix("-draws")
+    for optimism in (None, Optimism(1.0), Optimism(1.0, True, draws=5)):
         values = score(gate, optimism)
         assert np.isneginf(values[1]).all()
         assert np.isfinite(values[KEPT]).all()
         for temperature in (0.5, 0.0):
-            many = jnp.asarray(np.tile(values, 200))
+            many = np.asarray(np.tile(values, 200))
             chosen = np.asarray(choose_options(KEY, gate, many, temperature))
             assert set(np.unique(chosen)) <= {0, 2}
 
@@ -314,7 +316,7 @@ def test_softmax_and_marginal_scores_are_log_probabilities():
     features, targets = make_targets()
     everything = np.ones(O, dtype=bool)
     for fit in (fit_softmax, fit_marginal):
-        values = score(fit(jnp.asarray(features), jnp.asarray(targets)), Optimism(1.0), kept=everything)
+        values = score(fit(np.asarray(features), np.asarray(targets)), Optimism(1.0), kept=everything)
         assert_allclose(np.exp(values).sum(axis=0), 1.0, rtol=1e-9)
 
 
@@ -327,7 +329,7 @@ def assert_frequencies(chosen, probabilities):
 
 
 def repeated(values):
-    return jnp.asarray(np.repeat(np.asarray(values)[:, None], 5000, axis=1))
+    return np.asarray(np.repeat(np.asarray(values)[:, None], 5000, axis=1))
 
 
 def test_the_gp_gate_draws_by_the_return_over_the_temperature():
@@ -343,15 +345,15 @@ def test_the_gp_gate_draws_by_the_return_over_the_temperature():
 
 def test_at_temperature_zero_the_gp_gate_takes_the_best():
     values = np.random.default_rng(7).normal(size=(O, 50))
-    chosen = choose_options(KEY, make_gp_gate(), jnp.asarray(values), 0.0)
+    chosen = choose_options(KEY, make_gp_gate(), np.asarray(values), 0.0)
     assert_array_equal(chosen, values.argmax(axis=0))
 
 
 @pytest.mark.parametrize("temperature", [0.01, 0.0])
 def test_the_other_gates_draw_from_their_probabilities(temperature):
     probabilities = np.array([0.6, 0.1, 0.3])
-    softmax_gate = SoftmaxGate(jnp.log(probabilities)[:, None])
-    marginal_gate = MarginalGate(jnp.log(probabilities), jnp.zeros((O, 1)), jnp.ones((O, 1, 1)))
+    softmax_gate = SoftmaxGate(np.log(probabilities)[:, None])
+    marginal_gate = MarginalGate(np.log(probabilities), np.zeros((O, 1)), np.ones((O, 1, 1)))
     for gate in (softmax_gate, marginal_gate):
         chosen = choose_options(KEY, gate, repeated(np.log(probabilities)), temperature)
         assert_frequencies(np.asarray(chosen), probabilities)

@@ -26,10 +26,11 @@ from hpsde.gp import (
     predict,
     spread_subset,
 )
+from hpsde.gp.compiled import inverse_from_cholesky
+from hpsde.gp.kernel import JITTER
 from hpsde.gp.lapack import condition_by_lapack, lapack_likelihood
 from hpsde.gp.likelihood import jax_likelihood
 from hpsde.gp.likelihood import log_evidence as compiled_log_evidence
-from hpsde.gp.model import JITTER, inverse_from_cholesky
 
 LIKELIHOODS = {"lapack": lapack_likelihood, "jax": jax_likelihood}
 

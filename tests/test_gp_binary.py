@@ -1,5 +1,7 @@
 """A Gaussian process for success or failure: scikit-learn's classifier, finite differences, and the mode's equation."""
 
+from types import SimpleNamespace
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -110,7 +112,7 @@ def objective_of(monkeypatch, z, success, mean):
         seen.append(function)
         return scipy.optimize.OptimizeResult(x=first, fun=0.0)
 
-    monkeypatch.setattr(gp_binary, "minimize", minimize)
+    monkeypatch.setattr(gp_binary, "optimize", SimpleNamespace(minimize=minimize))
     gp_binary.fit_binary(z, success, mean, [KERNEL])
     return seen[0]
 

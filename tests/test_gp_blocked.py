@@ -26,9 +26,15 @@ def data():
 def block(request, monkeypatch):
     """Columns at once: blocks of equal size, with a smaller last one, and all at once."""
     monkeypatch.setattr(blocked, "BLOCK", request.param)
-    jax.clear_caches()
+    forget()
     yield request.param
-    jax.clear_caches()
+    forget()
+
+
+def forget():
+    """What was traced with another size; all other programs stay."""
+    for function in (blocked.log_likelihood, blocked.condition):
+        function.clear_cache()
 
 
 @pytest.mark.parametrize("kernel", ["se", "matern"])
@@ -61,12 +67,12 @@ def test_many_points_go_to_an_accelerator_and_few_do_not(data, monkeypatch):
     known = gp.Hyperparameters(jnp.zeros(3), jnp.asarray(0.0), jnp.asarray(-1.0))
     asked = []
 
-    def spied(name):
-        original = getattr(conditioning, name)
-        monkeypatch.setattr(conditioning, name, lambda *given: asked.append(name) or original(*given))
+    def spied(module, name):
+        original = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *given: asked.append(name) or original(*given))
 
-    spied("condition")
-    spied("condition_by_lapack")
+    spied(blocked, "condition")
+    spied(conditioning, "condition_by_lapack")
     gp.posterior(known, z, y, mask)
     monkeypatch.setattr(devices, "POINTS", 64)
     gp.posterior(known, z, y, mask)

@@ -6,8 +6,8 @@ import scipy.stats
 from numpy.testing import assert_allclose
 
 from hpsde.gp.directions import few_directions, leading
+from hpsde.gp.kernel import JITTER
 from hpsde.gp.lapack import lapack_likelihood, projected_likelihood
-from hpsde.gp.model import JITTER
 
 Z, N = 12, 220
 PLANTED = np.linalg.qr(np.random.default_rng(7).normal(size=(Z, 2)))[0].T  # orthonormal rows

@@ -96,14 +96,14 @@ def test_fewer_rollouts_than_dimensions(rounds):
 
 @pytest.fixture(scope="module")
 def reference():
-    return small.run(small.make(refine=False))
+    return small.learned(refine=False)
 
 
 def test_units_do_not_matter_for_what_is_reached():
     scale, shift, contexts = 1e-6, 1e2, small.draw_contexts(7, 25, 1)
     initial = hpsde.Uniform(shift - scale, shift + scale)
     learner = small.run(small.make(initial=initial), lambda s, xi: small.two_ridges(s, (xi - shift) / scale))
-    one, other = small.run(small.make()).policy.act(contexts), (learner.policy.act(contexts) - shift) / scale
+    one, other = small.learned().policy.act(contexts), (learner.policy.act(contexts) - shift) / scale
     lost = [1.0 - small.two_ridges(contexts, each).mean() for each in (one, other)]
     np.testing.assert_allclose(lost[0], lost[1], atol=1e-4)
     assert np.max(lost) < 0.01  # so few rollouts leave 0.001 to 0.006, by the seed
@@ -114,7 +114,7 @@ def test_units_do_not_matter_for_what_is_reached():
 @pytest.mark.parametrize(("features", "rounding"), [("linear", 1e-5), ("automatic", 3e-5)])
 @pytest.mark.parametrize(("scale", "shift"), [(1e9, 1e6), (1e-9, 0.0), (1.0, -1e6), (3.0, 50.0)])
 def test_units_of_returns_do_not_matter(scale, shift, features, rounding):
-    reference = small.run(small.make(features=features, refine=False))
+    reference = small.learned(features=features, refine=False)
     learner = small.run(
         small.make(features=features, refine=False), lambda s, xi: scale * small.two_ridges(s, xi) + shift
     )
@@ -219,7 +219,7 @@ def test_all_rollouts_failed():
 
 
 def test_a_round_that_failed_entirely_changes_no_policy():
-    learner = small.run(small.make(), rounds=(128,))
+    learner = small.run(small.make(scouts=0.0), rounds=(128,))
     before, contexts = learner.policy, small.draw_contexts(1, 32, 1)
     proposal = learner.ask(contexts)
     assert np.all(proposal.option >= 0)
@@ -259,7 +259,7 @@ def test_returns_of_two_values_of_any_size_are_learned_from_or_refused(size):
 
 def test_rollouts_may_be_told_without_ask():
     contexts, parameters = small.own_data()
-    learner = small.make()
+    learner = small.make(scouts=0.0)
     learner.tell(contexts, parameters, small.two_ridges(contexts, parameters))
     small.assert_sound(learner.policy)
     assert len(learner.policy.options) == 2

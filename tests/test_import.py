@@ -117,6 +117,22 @@ print("loaded:", *(m for m in ("jax", "numpy", "scipy", "matplotlib") if m in sy
     assert run_python(code).splitlines()[-1] == "loaded:"
 
 
+def test_learning_a_function_loads_no_jax_and_lists_no_scipy():
+    code = """
+import sys
+from hpsde.cli import main
+assert main(["settings"]) == 0
+assert main(["tasks"]) == 0
+assert not {"jax", "scipy"} & set(sys.modules)
+import hpsde
+made = {"initial": hpsde.Uniform(-1.0, 1.0), "contexts": hpsde.Uniform(0.0, 1.0)}
+policy = hpsde.learn(lambda s, xi: -abs(xi[0] - s[0]), **made, rollouts=120, initial_rollouts=80, progress=False)
+policy.act(0.5), policy.sample(0, 0.5), policy.log_prob([0.5], [[0.5]])
+print("loaded:", *(m for m in ("jax", "matplotlib") if m in sys.modules))
+"""
+    assert run_python(code).splitlines()[-1] == "loaded:"
+
+
 def test_methods_are_listed_without_loading_a_learner():
     code = """
 import sys

@@ -1,7 +1,6 @@
 """Latent options: solutions of a known landscape, where samples start, what they weigh, and the paper's own form."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -53,7 +52,7 @@ def options_at(offsets=(1.0, -1.0)):
     """Options with these first parameters; features are contexts + 5."""
     b = np.array([[offset - 0.5, 0.0] for offset in (*offsets, *[0.0] * (O - len(offsets)))])
     w = np.tile([[0.1, 0.0]], (O, 1, 1))
-    policies = LinearGaussian(jnp.asarray(b), jnp.asarray(w), jnp.tile(0.01 * jnp.eye(D), (O, 1, 1)))
+    policies = LinearGaussian(np.asarray(b), np.asarray(w), np.tile(0.01 * np.eye(D), (O, 1, 1)))
     return Last(policies, np.arange(O) < len(offsets), np.zeros(O, dtype=bool))
 
 
@@ -71,7 +70,7 @@ def test_where_nothing_is_known_one_option_has_all_rollouts(data):
 def test_the_two_solutions_are_found_and_rollouts_belong_to_their_side(data, solutions):
     assert solutions.kept.sum() == 2
     policies = discovery.component_policies(solutions.found, O)
-    at = np.asarray(means(policies, jnp.asarray([[5.0]])))[solutions.kept, 0, 0]
+    at = np.asarray(means(policies, np.asarray([[5.0]])))[solutions.kept, 0, 0]
     assert_allclose(np.sort(at), [-1.0, 1.0], atol=0.15)
     side = np.asarray(data.parameters[:, 0] > 0.1 * data.contexts[:, 0])
     near = data.mask & (np.abs(np.abs(data.parameters[:, 0] - 0.1 * data.contexts[:, 0]) - 1.0) < 0.5)
@@ -92,7 +91,7 @@ def test_options_that_were_there_keep_their_slots(data, known, offsets):
     assert_array_equal(found.kept, [True, True, False, False])
     assert found.warm
     assert not found.found.born.any()
-    b = np.asarray(means(discovery.component_policies(found.found, O), jnp.asarray([[5.0]])))[:2, 0, 0]
+    b = np.asarray(means(discovery.component_policies(found.found, O), np.asarray([[5.0]])))[:2, 0, 0]
     assert_array_equal(np.sign(b), np.sign(offsets))
 
 
@@ -174,7 +173,7 @@ def test_later_some_start_at_rollouts_of_weight_and_some_at_the_options(data):
     of_options, at = starts[half + quarter :], rows[half + quarter :]
     assert np.all(data.mask[at])
     assert_array_equal(of_options[:, :S], data.contexts[at])
-    wanted = np.asarray(means(last.options, jnp.asarray(data.features[at])))[[0, 1]]
+    wanted = np.asarray(means(last.options, np.asarray(data.features[at])))[[0, 1]]
     nearest = np.min(np.linalg.norm(wanted - of_options[None, :, S:], axis=2), axis=0)
     assert_allclose(nearest, 0.0, atol=1e-12)
     assert_allclose(np.mean(of_options[:, S] > 0.1 * of_options[:, 0]), 0.5, atol=0.01)
@@ -221,11 +220,11 @@ def watched_counts(monkeypatch, data, importance, last=None, mass=(20.0, 30.0, 1
     mass = np.array(mass)
     centres = np.random.default_rng(1).normal(size=(O, size))
     parts = (mass + 0.1, mass + 1.0, centres, mass + size, (mass + size)[:, None, None] * np.eye(size), mass)
-    mixture = Mixture(*map(jnp.asarray, parts))
+    mixture = Mixture(*map(np.asarray, parts))
 
     def fit(key, x, counts, prior, *, warm, **more):
         seen.update(x=np.asarray(x), counts=np.asarray(counts), warm=warm)
-        info = density.MixtureFitInfo(*map(jnp.asarray, (0.0, True, 1, 1, np.zeros(2), np.ones(2))))
+        info = density.MixtureFitInfo(*map(np.asarray, (0.0, True, 1, 1, np.zeros(2), np.ones(2))))
         return mixture, info
 
     monkeypatch.setattr(density, "fit", fit)
@@ -242,7 +241,7 @@ def test_weights_sum_to_what_settings_say(monkeypatch, data, known, name, total)
 
 
 def test_the_last_mixture_is_a_start_but_not_of_an_embedding(monkeypatch, data, known):
-    last = Mixture(*(jnp.ones(1) for _ in range(6)))
+    last = Mixture(*(np.ones(1) for _ in range(6)))
     seen, found = watched_counts(monkeypatch, data, known[1], last)
     assert seen["warm"] is last
     assert found.warm

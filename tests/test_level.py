@@ -70,7 +70,7 @@ def test_a_learner_finds_the_same_solutions_and_knows_the_returns():
     def returns(contexts, parameters):
         return small.two_ridges(contexts, parameters) + 30.0 * contexts[:, 0]
 
-    plain, lifted = small.run(small.make()), small.run(small.make(), returns=returns)
+    plain, lifted = small.learned(), small.run(small.make(), returns=returns)
     contexts = small.draw_contexts(99, 20, 1)
     assert len(plain.policy.options) == len(lifted.policy.options) == 2
     assert_allclose(lifted.policy.units.level(contexts), 30.0 * contexts[:, 0], atol=0.7)

@@ -1,8 +1,11 @@
 """Databases of earlier versions: they become ones of this version, value for value, and the run goes on."""
 
 import json
+import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -14,9 +17,11 @@ import small
 import stored
 from hpsde import FileFormatError
 from hpsde.runs import migration
+from hpsde.runs.export import table
 from hpsde.runs.lock import RunLock
 from hpsde.runs.schema import COLUMNS, TABLES
 from hpsde.runs.store import Store
+from patience import LONG
 
 VERSION_3 = Path(__file__).with_name("database_version_3.sql")
 """What a program of version 3 had written: numbers of all sizes, failures, other parameters, events."""
@@ -169,3 +174,51 @@ def test_a_run_that_another_process_is_running_is_not_migrated(learned, tmp_path
     with RunLock(tmp_path / "old/lock").hold("run"), pytest.raises(hpsde.RunLockedError, match="running"):
         hpsde.Run.open(tmp_path / "old")
     assert (tmp_path / "old/rollouts.sqlite").read_bytes() == content
+
+
+# A new column
+
+
+NEW_COLUMN = ('"told_at": Column("TEXT", changes=True),', '"operator": Column("TEXT", changes=True, since=5),')
+LATER = """
+import json, sys
+from pathlib import Path
+from hpsde.runs.export import export, table
+from hpsde.runs.schema import VERSION
+from hpsde.runs.store import Store
+
+store = Store(Path(sys.argv[1]), 1, 1)
+columns, damaged = table(store)
+store.tell([(3, 1.0, None, None)])
+for to in ("csv", "parquet"):
+    export(store, Path(sys.argv[2], "all." + to), to)
+print(json.dumps([VERSION, columns, damaged, store.rows_of([3]).returns.tolist()]))
+"""
+
+
+def test_a_new_column_is_one_line_of_the_schema(tmp_path):
+    """The next version, made by that line: a database of this version becomes one of it, damage stays damage."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    shutil.copytree(Path(hpsde.__file__).parent, tmp_path / "later/hpsde", ignore=shutil.ignore_patterns("__pycache__"))
+    schema = tmp_path / "later/hpsde/runs/schema.py"
+    text = schema.read_text(encoding="utf-8")
+    assert text.count(NEW_COLUMN[0]) == 1
+    schema.write_text(text.replace(NEW_COLUMN[0], "\n        ".join(NEW_COLUMN)), encoding="utf-8")
+    with stored.create(tmp_path / "run", initial_rollouts=4, rollouts=8) as run:
+        stored.tell(run, run.ask([[0.5]] * 4)[:2])
+        before, _ = table(run.store)
+    stored.change(tmp_path / "run", 'UPDATE rollouts SET "return" = 7.0 WHERE id = 2')
+    done = subprocess.run(
+        [sys.executable, "-c", LATER, str(tmp_path / "run/rollouts.sqlite"), str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "later")}, capture_output=True, text=True, check=False,
+        timeout=LONG,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    version, columns, damaged, told = json.loads(done.stdout)
+    assert (version, damaged, told) == (5, [2], [1.0])
+    assert columns.pop("operator") == [None] * 3
+    assert columns == {name: [values[i] for i in (0, 2, 3)] for name, values in before.items()}
+    assert (tmp_path / "all.csv").read_text().splitlines()[0].endswith(",told_at,operator")
+    assert str(parquet.read_schema(tmp_path / "all.parquet").field("operator").type) == "string"
+    with pytest.raises(hpsde.FileFormatError, match=r"has version 5; this hpsde reads versions 1, 2, 3, 4"):
+        hpsde.Run.open(tmp_path / "run")

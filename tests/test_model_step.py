@@ -1,7 +1,6 @@
 """A step of options uphill on the modelled return: closed forms where the return is quadratic or linear."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -31,7 +30,7 @@ def linear(parameters, contexts):
 def make_model(function):
     """A process over turned points, of rollouts so dense that it knows the return."""
     z = np.random.default_rng(0).uniform(-3.0, 3.0, size=(500, D + S))
-    hyperparameters = gp.Hyperparameters(jnp.full(D + S, np.log(4.0)), jnp.log(10.0), jnp.log(1e-2))
+    hyperparameters = gp.Hyperparameters(np.full(D + S, np.log(4.0)), np.log(10.0), np.log(1e-2))
     return gp.posterior(hyperparameters, z @ AXES.T, function(z[:, :D], z[:, D:]), np.ones(len(z), dtype=bool))
 
 
@@ -45,18 +44,18 @@ def make_options():
     b = c + np.array([[0.3, -0.4], [-0.1, -0.3], [0.7, 0.8], [0.0, 0.0]])
     w = A + np.array([0.0, 0.2, 1.0, 0.0])[:, None, None]
     Sigma = np.array([[[0.2, 0.05], [0.05, 0.1]], [[0.3, -0.1], [-0.1, 0.2]], np.eye(2), 0.1 * np.eye(2)])
-    return LinearGaussian(*map(jnp.asarray, (b, w, Sigma)))
+    return LinearGaussian(*map(np.asarray, (b, w, Sigma)))
 
 
 def improve(process, options=None, kept=KEPT, contexts=CONTEXTS, weights=None, axes=AXES):
     """The options after the step; the features are the contexts."""
     weights = np.ones((len(kept), len(contexts))) if weights is None else weights
-    arrays = map(jnp.asarray, (kept, contexts, contexts, weights))
-    return model_step.improve(KEY, process, jnp.asarray(axes), options or make_options(), *arrays)
+    arrays = map(np.asarray, (kept, contexts, contexts, weights))
+    return model_step.improve(KEY, process, np.asarray(axes), options or make_options(), *arrays)
 
 
 def means(options, contexts=CONTEXTS):
-    return np.asarray(gaussian.means(options, jnp.asarray(contexts)))
+    return np.asarray(gaussian.means(options, np.asarray(contexts)))
 
 
 def shifts(after, before):
@@ -98,7 +97,7 @@ def test_on_a_quadratic_return_the_step_is_that_of_the_closed_form(bowl):
 def test_on_a_linear_return_the_price_says_how_far():
     """Without the Kullback-Leibler divergence an option would go on for ever; with it d = C' slope / eta."""
     deviations = np.array([0.1, 0.2, 1.0, 0.3])
-    options = make_options()._replace(Sigma=jnp.asarray(deviations[:, None, None] ** 2 * np.eye(D)))
+    options = make_options()._replace(Sigma=np.asarray(deviations[:, None, None] ** 2 * np.eye(D)))
     found = shifts(improve(make_model(linear), options), options)
     for o in np.flatnonzero(KEPT):
         wanted = np.tile(deviations[o] * SLOPE / model_step.ETA, (len(CONTEXTS), 1))
@@ -106,8 +105,8 @@ def test_on_a_linear_return_the_price_says_how_far():
 
 
 def test_an_option_far_off_moves_by_a_few_deviations_at_most(bowl):
-    options = make_options()._replace(Sigma=jnp.asarray(np.tile(0.01 * np.eye(D), (4, 1, 1))))
-    options = options._replace(b=options.b + jnp.asarray([[1.5, -1.5]]))
+    options = make_options()._replace(Sigma=np.asarray(np.tile(0.01 * np.eye(D), (4, 1, 1))))
+    options = options._replace(b=options.b + np.asarray([[1.5, -1.5]]))
     moved = np.linalg.norm(shifts(improve(bowl, options), options), axis=2)[KEPT]
     assert np.all((moved > 0.5) & (moved < 4.0))
 
@@ -126,7 +125,7 @@ def cliff(parameters, contexts):
 def edge(request):
     """A process that knows the cliff."""
     z = np.random.default_rng(3).uniform(-3.0, 3.0, size=(600, D + S))
-    hyperparameters = gp.Hyperparameters(jnp.log(jnp.asarray([0.3, 10.0, 10.0])), jnp.log(1.0), jnp.log(0.05))
+    hyperparameters = gp.Hyperparameters(np.log(np.asarray([0.3, 10.0, 10.0])), np.log(1.0), np.log(0.05))
     returns, every = cliff(z[:, :D], z[:, D:]), np.ones(len(z), dtype=bool)
     return gp.posterior(gp.with_kernel(hyperparameters, request.param), z, returns, every)
 
@@ -134,10 +133,9 @@ def edge(request):
 def beside_the_cliff(process, margin, monkeypatch):
     """How far the first parameter stays off the cliff, in every context, of an option whose mean starts 0.4 off."""
     monkeypatch.setattr(model_step, "MARGIN", margin)
-    options = LinearGaussian(jnp.asarray([[CLIFF - 0.4, 0.0]]), jnp.zeros((1, S, D)), BESIDE**2 * jnp.eye(D)[None])
-    arrays = map(jnp.asarray, (np.ones(1, dtype=bool), CONTEXTS, CONTEXTS, np.ones((1, len(CONTEXTS)))))
-    step = jax.jit(lambda *given: model_step.improve.__wrapped__(*given))  # another program for every margin
-    return CLIFF - means(step(KEY, process, jnp.eye(D + S), options, *arrays))[0, :, 0]
+    options = LinearGaussian(np.asarray([[CLIFF - 0.4, 0.0]]), np.zeros((1, S, D)), BESIDE**2 * np.eye(D)[None])
+    arrays = map(np.asarray, (np.ones(1, dtype=bool), CONTEXTS, CONTEXTS, np.ones((1, len(CONTEXTS)))))
+    return CLIFF - means(model_step.improve(KEY, process, np.eye(D + S), options, *arrays))[0, :, 0]
 
 
 def test_beside_a_cliff_an_option_keeps_a_margin(edge, monkeypatch):
@@ -156,7 +154,7 @@ def test_the_margin_is_in_the_models_axes():
     """The same cliff, seen along turned axes with one length: the same step."""
     z = np.random.default_rng(3).uniform(-2.0, 2.0, size=(600, D + S))
     turn = np.linalg.qr(np.random.default_rng(5).normal(size=(D + S, D + S)))[0]
-    hyperparameters = gp.Hyperparameters(jnp.log(jnp.full(D + S, 0.8)), jnp.log(1.0), jnp.log(0.1))
+    hyperparameters = gp.Hyperparameters(np.log(np.full(D + S, 0.8)), np.log(1.0), np.log(0.1))
     returns, every = cliff(z[:, :D], z[:, D:]), np.ones(len(z), dtype=bool)
     results = [
         improve(gp.posterior(hyperparameters, z @ axes.T, returns, every), axes=axes) for axes in (np.eye(D + S), turn)
@@ -186,7 +184,7 @@ def test_contexts_of_other_options_and_padding_do_not_matter(bowl):
 def test_contexts_count_by_their_weights(bowl):
     """An option that is right where its weight is stays as it is, however wrong it is elsewhere."""
     b, w = np.tile(c, (4, 1)), np.tile(A + np.array([[0.5, -0.5]]), (4, 1, 1))
-    options = make_options()._replace(b=jnp.asarray(b), w=jnp.asarray(w))
+    options = make_options()._replace(b=np.asarray(b), w=np.asarray(w))
     at = np.repeat([[0.0], [2.0]], 40, axis=0)
     weights = np.tile(np.repeat([1.0, 1e-9], 40), (4, 1))
     stays = improve(bowl, options, contexts=at, weights=weights)
@@ -200,20 +198,20 @@ def test_contexts_count_by_their_weights(bowl):
 def test_the_mean_alone_is_that_of_the_prediction():
     rng = np.random.default_rng(2)
     z, y, mask = rng.normal(3.0, 2.0, size=(96, 3)), rng.normal(size=96), np.arange(96) % 5 > 0
-    hyperparameters = gp.Hyperparameters(jnp.asarray([0.1, 0.5, -0.2]), jnp.asarray(0.4), jnp.asarray(-1.5))
+    hyperparameters = gp.Hyperparameters(np.asarray([0.1, 0.5, -0.2]), np.asarray(0.4), np.asarray(-1.5))
     process = gp.posterior(hyperparameters, z, y, mask, mean=-0.7)
     at = np.concatenate([rng.normal(3.0, 2.0, size=(50, 3)), [[1e3, 0.0, 0.0]]])
-    wanted, _ = gp.predict(process, jnp.asarray(at))
-    assert_allclose(gp.predict_mean(process, jnp.asarray(at)), wanted, rtol=1e-12)
+    wanted, _ = gp.predict(process, np.asarray(at))
+    assert_allclose(gp.predict_mean(process, np.asarray(at)), wanted, rtol=1e-12)
     assert_allclose(wanted[-1], -0.7, rtol=1e-12)
-    found = gp.predict_mean(*single((process._replace(K_inverse=jnp.zeros((0, 0))), at)))
-    assert found.dtype == jnp.float32
+    found = gp.predict_mean(*single((process._replace(K_inverse=np.zeros((0, 0))), at)))
+    assert found.dtype == np.float32
     assert_allclose(found, wanted, atol=1e-4)
 
 
 def test_single_precision_leaves_truth_values_and_the_shape_of_the_tree():
     tree = single({"a": np.array([1.0, 1e-30]), "b": (np.array([True, False]), 3.5, None)})
-    assert (tree["a"].dtype, tree["b"][0].dtype, tree["b"][1].dtype) == (jnp.float32, jnp.bool_, jnp.float32)
+    assert (tree["a"].dtype, tree["b"][0].dtype, tree["b"][1].dtype) == (np.float32, np.bool_, np.float32)
     assert_array_equal(tree["b"][0], [True, False])
     assert_allclose(tree["a"], [1.0, 1e-30], rtol=1e-6)
     assert (tree["b"][1].shape, tree["b"][2]) == ((), None)

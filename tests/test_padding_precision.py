@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+import small
+from hpsde.base import precision
 from hpsde.base.padding import pad_rows, padded_size
 from hpsde.base.precision import double_precision
 from patience import LONG
@@ -66,6 +68,16 @@ def test_64_bit_inside_and_the_users_setting_outside():
         assert float(third(1.0)) == 1.0 / 3.0
         assert jnp.asarray(1.0).dtype == jnp.float32
     assert jnp.asarray(1.0).dtype == jnp.float64  # the tests' own setting
+
+
+def test_single_precision_is_said_in_one_place(monkeypatch):
+    monkeypatch.setattr(precision, "FLOAT", np.float32)
+    assert third(1.0).dtype == jnp.float32
+    policy = small.run(small.make()).policy
+    assert policy.standard_options.b.dtype == np.float64  # numpy's numbers have 64 bits whatever it is
+    contexts = small.draw_contexts(7, 25, 1)
+    assert np.min(small.two_ridges(contexts, policy.act(contexts))) > 0.95
+    small.assert_sound(policy)
 
 
 def test_the_setting_comes_back_after_an_error():

@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist
 import handmade
 from handmade import by_hand
 from hpsde import InputError
-from hpsde.gp.model import JITTER
+from hpsde.gp.kernel import JITTER
 from hpsde.policy.hierarchical import _as_key
 from hpsde.steps import gating
 from hpsde.steps.features import Custom
@@ -382,9 +382,9 @@ def test_deviation_of_the_expected_return_is_the_processs_own(cautious):
     policy = by_hand("gp")
     policy = dataclasses.replace(policy, gate=policy.gate._replace(cautious=cautious))
     contexts, gate = policy.known_contexts[:5], policy.gate
-    asked = policy._asked(contexts)
+    asked = policy.standard_options, policy.kept, policy.features(contexts), policy.units.contexts(contexts)
     if cautious:
-        _, deviation = gating.returns_in_use(gate, asked[0], *asked[2:])
+        _, deviation = gating.returns_in_use(gate, *asked)
     else:
         _, deviation = gating.gp_moments(gate.process, *asked, gate.axes, of_return=False)
     wanted = 7.0 * np.asarray(deviation)[policy.kept][:, :5]

@@ -20,7 +20,16 @@ import small
 from handmade import DOUBTS, KEPT, binary_gate, by_hand, fields, rewrite
 from hpsde import FileFormatError, InputError, gp, load_policy
 from hpsde.base import archive as _archive
-from hpsde.policy.fields import COMMON, FEATURES, GATES, GONE_IN_VERSION, NEW_IN_VERSION, fields_of
+from hpsde.policy.fields import (
+    COMMON,
+    FEATURES,
+    GATES,
+    GONE_IN_VERSION,
+    NEW_IN_VERSION,
+    OPTIONS,
+    fields_of,
+    option_fields,
+)
 from hpsde.serve.model_data import model_data
 from hpsde.steps.features import Custom, SquaredExponential
 from hpsde.steps.gate import Optimism
@@ -399,7 +408,7 @@ def test_the_page_names_every_field_with_its_type_and_shape():
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \| \[(.*?)\] \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     types = {"float64": "<f8", "int64": "<i8", "bool": "|b1"}
     written = [(name, types[kind], shape.replace(",", "")) for name, kind, shape in rows]
-    known = [COMMON, *FEATURES.values(), *GATES.values()]
+    known = [COMMON, *FEATURES.values(), *map(option_fields, OPTIONS), *GATES.values()]
     gone = {name for names in GONE_IN_VERSION.values() for name in names}
     shown = [(name, f.dtype, f.shape) for part in known for name, f in part.items() if name not in gone]
     assert sorted(written) == sorted(shown)
@@ -570,8 +579,8 @@ def test_numbers_that_make_no_sense_are_refused(name, change, message, saved, pa
     [
         ({"version": 12}, "has version 12; this hpsde reads versions 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11"),
         ({"version": 9}, "its header has the keys"),
-        ({"options": "waves"}, "options 'waves' is none of linear: import the module that defines it"),
-        ({"version": 10, "options": ["linear"]}, "options .* is none of linear"),
+        ({"options": "waves"}, "options 'waves' is none of linear, neural, squared: import the module that defines it"),
+        ({"version": 10, "options": ["linear"]}, "options .* is none of linear, neural, squared"),
         ({"version": 2}, "its header has the keys"),
         ({"doubts": None}, "is damaged: doubts: expected a list"),
         ({"doubts": [["wide", 1.0, "text"]]}, "is damaged: doubts"),
@@ -585,7 +594,7 @@ def test_numbers_that_make_no_sense_are_refused(name, change, message, saved, pa
         ({"doubts": [{"kind": "wide", "value": 1.0, "text": "\ud800"}]}, "is damaged: doubts"),
         ({"version": "2"}, "has version '2'"),
         ({"format": "hpsde-run"}, "its format is 'hpsde-run', not 'hpsde-policy'"),
-        ({"gate": "oracle"}, "gate 'oracle' is none of gp, marginal, softmax"),
+        ({"gate": "oracle"}, "gate 'oracle' is none of gp, gp-draws, marginal, softmax"),
         ({"gate": ["gp"]}, "gate .* is none of"),
         ({"features": "wavelet"}, "features 'wavelet' is none of linear"),
         ({"code": "print(1)"}, "its header has the keys"),

@@ -10,10 +10,20 @@ import pytest
 import scipy.stats
 from scipy.spatial.transform import Rotation
 
+from hpsde.base.compilations import count_compilations
 from hpsde.base.distributions import Distribution, Uniform
 from hpsde.errors import InputError
 from hpsde.tasks import coverage_and_surplus, make_task, task_extras
-from hpsde.tasks.kinematics import KUKA_LWR, Pole, arm_from_dh, joint_origins, signed_distances, sphere_centres
+from hpsde.tasks.kinematics import (
+    KUKA_LWR,
+    Pole,
+    arm_from_dh,
+    flange_jacobian,
+    flange_position,
+    joint_origins,
+    signed_distances,
+    sphere_centres,
+)
 from hpsde.tasks.reach import (
     FAMILIES,
     KUKA_POSTURES,
@@ -22,7 +32,6 @@ from hpsde.tasks.reach import (
     geometry,
     nearest_angles,
     postures,
-    reach_returns,
     reach_task,
 )
 
@@ -228,13 +237,20 @@ def test_task_can_be_sent_elsewhere():
     np.testing.assert_array_equal(copy.solutions[0].follows(goals, q), [False] * 5)
 
 
-def test_ever_new_batch_sizes_are_not_compiled_anew():
+def test_nothing_is_compiled():
     goals, q = draw(64)
-    TASK.evaluate(goals, q)
-    compiled = reach_returns._cache_size()
-    for rows in (1, 5, 33, 63):
-        TASK.evaluate(goals[:rows], q[:rows])
-    assert reach_returns._cache_size() == compiled
+    with count_compilations() as compiled:
+        TASK.evaluate(goals, q)
+        TASK.measures(goals, q)
+        nearest_angles(KUKA_LWR, KUKA_POSTURES[next(iter(KUKA_POSTURES))], goals[:5])
+    assert compiled.count == 0
+
+
+def test_the_jacobian_of_the_flange_is_that_of_jax():
+    _, q = draw(5)
+    with jax.enable_x64(True):
+        truth = jax.vmap(jax.jacfwd(lambda one: jnp.stack(flange_position(KUKA_LWR, one[None]))[:, 0]))(jnp.asarray(q))
+    np.testing.assert_allclose(flange_jacobian(KUKA_LWR, q), truth, atol=1e-14)
 
 
 def test_measures_are_numpys_of_64_bit_whatever_the_users_setting():

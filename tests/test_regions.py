@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from hpsde.experiments.regions import region_models, regions, slopes
-from hpsde.experiments.regions.regions import LINE, NOBODY, SLOPES, Terrain
+from hpsde.steps import region_models, region_ways, regions, slopes
 from hpsde.steps.climbing import SIDE
+from hpsde.steps.region_state import LINE, NOBODY, SLOPES, Terrain
 
 SIZE, HALF = 6, SIDE / 2.0
 LOW, HIGH = np.full(SIZE, -HALF), np.full(SIZE, HALF)
@@ -136,8 +136,7 @@ def test_first_the_line_is_asked_for_then_slopes_beside_the_first_region():
 
 def test_both_hills_are_climbed_and_known_and_no_third(two_hills):
     ground, state = two_hills
-    rows, who = regions.tops(ground, state)
-    known = rows[regions.measured(ground, state)[who]]
+    known, _ = region_ways.apart(ground, state)
     distance = np.linalg.norm(ground.x[known][:, None] - CENTRES, axis=2) / np.sqrt(SIZE)
     assert len(known) == 2
     assert_array_equal(np.sort(distance.argmin(axis=1)), [0, 1])
@@ -145,9 +144,8 @@ def test_both_hills_are_climbed_and_known_and_no_third(two_hills):
 
 
 def test_of_one_hill_one_region_is_left_with_a_known_top():
-    ground, state = searched(one_hill, 420)
-    rows, who = regions.tops(ground, state)
-    known = rows[regions.measured(ground, state)[who]]
+    ground, state = searched(one_hill, 640)
+    known, _ = region_ways.apart(ground, state)
     assert len(known) == 1
     assert ground.y[known[0]] > -1e-3
 

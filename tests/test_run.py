@@ -25,6 +25,7 @@ from hpsde.runs import run as run_module
 from hpsde.runs.backup import check
 from hpsde.runs.export import export
 from hpsde.runs.lock import RunLock
+from patience import LONG
 
 CONTEXTS = small.draw_contexts(0, 6, 1)
 
@@ -355,21 +356,21 @@ def test_while_a_run_is_running_others_are_refused_but_may_look(run):
     assert (run.status().done, run.status().failed, run.status().running) == (192, 0, {})
 
 
-def test_ask_waits_for_one_who_asks(run):
-    held, looked = threading.Event(), threading.Event()
+def test_ask_waits_for_one_who_asks(run, monkeypatch):
+    held, waits, sleep = threading.Event(), threading.Event(), time.sleep
 
     def hold():
         with RunLock(run.folder / "lock").hold("ask"):
             held.set()
-            looked.wait()
-            time.sleep(0.2)
+            waits.wait(LONG)
 
+    monkeypatch.setattr(time, "sleep", lambda seconds: waits.set() or sleep(seconds))  # between two looks at the lock
     thread = threading.Thread(target=hold)
     thread.start()
-    held.wait()
+    assert held.wait(LONG)
     assert run.lock.holder()["purpose"] == "ask"
-    looked.set()
     assert run.ask(CONTEXTS)[0].id == 1
+    assert waits.is_set()
     thread.join()
 
 
@@ -415,7 +416,7 @@ def test_a_policy_that_is_not_finite_is_neither_stored_nor_given_back(run, monke
     asked = run.ask(small.draw_contexts(0, 128, 1))
     run.tell([each.id for each in asked], np.linspace(-1e36, 1e36, 128))
     bad = by_hand("softmax", context_size=1, parameter_size=1)
-    options = bad.standard_options._replace(b=bad.standard_options.b.at[1].set(np.nan))
+    options = bad.standard_options._replace(b=np.array([[0.0], [np.nan], *bad.standard_options.b[2:]]))
     with monkeypatch.context() as patch:
         patch.setattr(hpsde.HPSDE, "_estimate", lambda self, key, usable: replace(bad, standard_options=options))
         for attempt in (lambda: run.policy, lambda: run.ask(CONTEXTS)):

@@ -1,6 +1,5 @@
 """Scouts: whom they look at by a known model, where they go when rollouts have left a hole, and what they count as."""
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -11,7 +10,7 @@ import hpsde
 import small
 from hpsde import gp
 from hpsde.base.compilations import count_compilations
-from hpsde.gp.model import JITTER
+from hpsde.gp.kernel import JITTER
 from hpsde.gp.warp import Warp
 from hpsde.learners.ask_tell import made_by
 from hpsde.steps import discovery, scouting, surface
@@ -30,10 +29,10 @@ class Model:
 
     def __init__(self, z, scores, size, temperature=0.3, mean=0.0, axes=None):
         A, rows = np.eye(z.shape[1]) if axes is None else axes, len(z) + 10
-        kernel = gp.Hyperparameters(jnp.log(jnp.full(len(A), LENGTH)), jnp.log(SIGNAL), jnp.log(NOISE))
+        kernel = gp.Hyperparameters(np.log(np.full(len(A), LENGTH)), np.log(SIGNAL), np.log(NOISE))
         view, warp = View(np.eye(size), np.eye(size)), Warp(np.array([0.0, 1.0]), np.array([0.0, 1.0]))
         self.landscape = Landscape(
-            kernel, None if axes is None else jnp.asarray(A), view, surface.Start(), len(z), warp, temperature, False
+            kernel, None if axes is None else np.asarray(A), view, surface.Start(), len(z), warp, temperature, False
         )
         points = np.concatenate([z @ A.T, np.full((10, len(A)), 9.0)])
         padded = np.concatenate([scores + mean, np.zeros(10)])
@@ -433,9 +432,7 @@ def test_what_is_told_of_scouts_is_told_of_the_initial_policy():
     data = learner._data(learner._frame, np.ones(total, dtype=bool))
     assert_array_equal(data.initial[newest], scout)
     # pi_old has the initial policy in the share of its rollouts, scouts among them.
-    own = learner._history.log_density(
-        1, *(each[newest] for each in (data.contexts, data.features, data.parameters)), expected=0
-    )
+    own = learner._history.log_density(1, *(each[newest] for each in (data.contexts, data.features, data.parameters)))
     first, volume = FIRST + scout.sum(), learner.policy.units.log_volume
     initial = np.where(np.all(np.abs(proposal.parameters) <= 1.0, axis=1), 0.25 * np.exp(volume), 0.0)
     mixture = (first * initial + (total - first) * np.exp(own)) / total

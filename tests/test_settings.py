@@ -103,7 +103,7 @@ def test_settings_cannot_be_changed_in_place():
 
 
 def test_flat_names_say_the_same_as_ever():
-    assert short_names(Settings()) == FLAT | {"options": "linear"}  # there is one kind of options
+    assert short_names(Settings()) == FLAT | {"options": "linear"}
     assert OTHERS.keys() == FLAT.keys()
 
 
@@ -185,7 +185,7 @@ def test_every_choice_is_taken_and_any_other_lists_them(group, field):
         assert name in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["f", "behaviour", "update", "gate"])
+@pytest.mark.parametrize("name", ["f", "behaviour", "update", "options", "gate"])
 def test_every_strategy_is_taken_by_its_name_and_any_other_lists_them(name):
     full = full_name(Settings(), name)
     strategy = Settings()

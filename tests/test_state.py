@@ -6,7 +6,6 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -68,7 +67,7 @@ def test_arrays_come_back_to_the_bit_and_as_what_they_were(kind):
     back = there_and_back({1: [Pair(kind(value), Box(kind(value))) for value in values]})[1]
     for pair, value in zip(back, values, strict=True):
         for found in (pair.left, pair.right.content):
-            assert isinstance(found, jax.Array) == (kind is jnp.asarray)
+            assert isinstance(found, np.ndarray)
             assert (found.dtype, found.shape) == (value.dtype, value.shape)
             assert np.asarray(found).tobytes() == value.tobytes()
 

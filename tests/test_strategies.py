@@ -58,7 +58,7 @@ def test_it_is_learned_with_by_its_name_or_as_an_object(example):
     made = family.known[kind.name](**own.get(setting, {}))
     assert isinstance(made, kind)
     small.assert_same_bits(small.run(small.make(**{setting: made})).policy, policy)
-    default = small.run(small.make()).policy
+    default = small.learned().policy
     if setting == "gate":
         assert type(policy.gate).__name__ == "NearestGate"
     else:

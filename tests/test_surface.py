@@ -1,7 +1,6 @@
 """The return function and the directions in which it varies: a known ridge in seven dimensions, and who asks."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
@@ -12,7 +11,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from hpsde import gp
 from hpsde.base.padding import pad_rows
 from hpsde.gp.directions import leading
-from hpsde.gp.model import JITTER
+from hpsde.gp.kernel import JITTER
 from hpsde.gp.warp import Warp
 from hpsde.settings import Settings
 from hpsde.steps import residuals, surface
@@ -79,7 +78,7 @@ def test_what_the_kernel_sees_most_is_the_direction_in_which_the_return_varies(f
 def test_the_process_is_over_what_the_axes_see(found):
     contexts, parameters, returns = make_rollouts()
     z = np.hstack([parameters, contexts])
-    mean, _ = gp.predict(found.process, jnp.asarray(z @ np.asarray(found.axes).T))
+    mean, _ = gp.predict(found.process, np.asarray(z @ np.asarray(found.axes).T))
     assert (found.warp.inverse(np.asarray(mean)) - returns).std() < 0.3 * returns.std()
     points = np.asarray(found.process.z) + np.asarray(found.process.centre)
     assert_allclose(points[:N], z[found.rows] @ np.asarray(found.axes).T, atol=1e-9)
@@ -424,7 +423,7 @@ def test_scores_that_are_known_are_fitted_in_their_own_unit():
     for name in ("log_signal", "log_noise"):
         gain = getattr(more.process.hyperparameters, name) - getattr(plain.process.hyperparameters, name)
         assert_allclose(gain, np.log(3.0), atol=0.05)
-    at = jnp.asarray([[0.5, 0.0], [-1.0, 1.0]])
+    at = np.asarray([[0.5, 0.0], [-1.0, 1.0]])
     one, other = (np.asarray(gp.predict_mean(each.process, at)) for each in (more, plain))
     assert_allclose(one, 3.0 * other, rtol=0.02, atol=0.02)
     assert more.warp is warp
@@ -451,7 +450,7 @@ def test_success_on_a_level_line_does_not_hide_that_on_a_slanted_one():
             patch.setattr(surface, "LONGEST_CONTEXT", longest)
             found = surface.fit(KEY, joint, 1, returns, returns, mask, np.ones(2), Start(), Settings())
         at = np.linspace(-1.5, 1.5, 9)
-        on, between = (jnp.asarray(np.stack([xi, at], axis=1)) for xi in (1.0 - 0.3 * at, 0.0 * at))
+        on, between = (np.asarray(np.stack([xi, at], axis=1)) for xi in (1.0 - 0.3 * at, 0.0 * at))
         gap = gp.predict_mean(found.process, on).min() - gp.predict_mean(found.process, between).max()
         return lengths_of(found)[1], float(gap)
 

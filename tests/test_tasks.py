@@ -387,13 +387,13 @@ def test_what_an_object_lacks_is_named():
 def test_code_of_the_page_on_tasks_runs(capsys):
     page = Path(__file__).parent.parent / "docs/tasks.md"
     snippets = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(snippets) == 5
-    names = [{}, {}, {}, {}, {}]
+    assert len(snippets) == 6
+    names = [{}, {}, {}, {}, {}, {}]
     for snippet, space in zip(snippets, names, strict=True):
         exec(snippet, space)
     rover = "['0000', '4444'] [4.91 4.91]\n0.38\n"
-    assert capsys.readouterr().out.startswith(f"{rover}0.5 1 ('upper line',)\n1.0 1 False 0.0\n[")
-    for space in names[1:]:
+    assert capsys.readouterr().out.startswith(f"(5, 64, 64)\n{rover}0.5 1 ('upper line',)\n1.0 1 False 0.0\n[")
+    for space in names[2:]:
         task = space["task"]
         contexts = task.sample_contexts(jax.random.key(0), 8)
         parameters = task.sample_initial(jax.random.key(1), contexts)

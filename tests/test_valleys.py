@@ -1,6 +1,5 @@
 """Valleys of a modelled return: bumps that are known, lines that cross, and the deviation of a difference."""
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -8,7 +7,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from hpsde import gp
-from hpsde.gp.model import JITTER
+from hpsde.gp.kernel import JITTER
 from hpsde.steps import valleys
 from hpsde.steps.valleys import Model
 
@@ -20,11 +19,11 @@ def make_model(function, size, n=300, lengths=0.6, temperature=0.3, axes=None, s
     z = np.random.default_rng(seed).uniform(-2.0, 2.0, (n + padding, size + 1))
     axes = np.eye(size + 1) if axes is None else axes
     hyperparameters = gp.Hyperparameters(
-        jnp.log(jnp.full(len(axes), lengths)), jnp.log(jnp.asarray(SIGNAL)), jnp.log(jnp.asarray(NOISE))
+        np.log(np.full(len(axes), lengths)), np.log(np.asarray(SIGNAL)), np.log(np.asarray(NOISE))
     )
     y = function(z[:, :size], z[:, size])
     process = gp.posterior(hyperparameters, z @ axes.T, y, np.arange(n + padding) < n)
-    return Model(process, jnp.asarray(axes), jnp.eye(size), temperature)
+    return Model(process, np.asarray(axes), np.eye(size), temperature)
 
 
 def bump(parameters, centre, width=0.4):
@@ -62,7 +61,7 @@ def crossing():
 def test_heights_are_the_mean_of_the_process(two):
     curves = np.random.default_rng(1).uniform(-1.5, 1.5, (3, 5, 1))
     contexts = np.linspace(-1.0, 1.0, 5)[:, None]
-    truth = [gp.predict_mean(two.process, jnp.asarray(np.concatenate([curve, contexts], axis=1))) for curve in curves]
+    truth = [gp.predict_mean(two.process, np.asarray(np.concatenate([curve, contexts], axis=1))) for curve in curves]
     assert_allclose(valleys.heights(two, curves, contexts), truth, atol=1e-4)
 
 
@@ -70,8 +69,8 @@ def test_heights_at_places_are_each_in_its_own_context(crossing):
     """As many places as need padding, in kernel coordinates twice as large as the parameters."""
     rng = np.random.default_rng(2)
     y, contexts = rng.uniform(-3.0, 3.0, (70, 1)), rng.uniform(-1.5, 1.5, (70, 1))
-    found = valleys.heights_at(crossing._replace(L=0.5 * jnp.eye(1)), y, contexts)
-    truth = gp.predict_mean(crossing.process, jnp.asarray(np.hstack([0.5 * y, contexts])))
+    found = valleys.heights_at(crossing._replace(L=0.5 * np.eye(1)), y, contexts)
+    truth = gp.predict_mean(crossing.process, np.asarray(np.hstack([0.5 * y, contexts])))
     assert found.shape == (70,)
     assert_allclose(found, truth, atol=2e-3)
     assert_allclose(found, np.exp(-8.0 * (np.abs(0.5 * y) - np.abs(contexts)) ** 2)[:, 0], atol=0.2)
@@ -106,10 +105,10 @@ def test_a_dip_where_nothing_is_known_is_none():
     def known(n, noise):
         z = np.random.default_rng(0).normal(size=(n, 2)) * [0.05, 0.3] + [1.0, 0.0]
         z[::2, 0] -= 2.0
-        hyperparameters = gp.Hyperparameters(jnp.log(jnp.full(2, 0.4)), jnp.asarray(0.0), jnp.log(jnp.asarray(noise)))
+        hyperparameters = gp.Hyperparameters(np.log(np.full(2, 0.4)), np.asarray(0.0), np.log(np.asarray(noise)))
         return gp.posterior(hyperparameters, z, np.full(n, 0.9), np.ones(n, dtype=bool))
 
-    model = Model(known(60, 0.01), jnp.eye(2), jnp.eye(1), 0.3)
+    model = Model(known(60, 0.01), np.eye(2), np.eye(1), 0.3)
     assert not separate(model, [1.0], [-1.0])[0]
 
 
@@ -159,7 +158,7 @@ def test_the_order_of_the_ends_and_other_questions_do_not_matter(two):
 def test_a_shift_or_a_scale_of_the_scores_does_not_matter(two):
     """With T, signal and noise in the same unit."""
     other = make_model(lambda xi, s: 8.0 * two_bumps(xi, s), 1)
-    scale = jnp.log(jnp.asarray(8.0))
+    scale = np.log(np.asarray(8.0))
     known = two.process.hyperparameters
     hyperparameters = known._replace(log_signal=known.log_signal + scale, log_noise=known.log_noise + scale)
     process = gp.posterior(

@@ -44,7 +44,7 @@ def test_a_goal_is_dragged_and_every_option_follows(puddle):
         box = tab.page.locator("#picture").bounding_box()
         tab.after(lambda: tab.drag(box["x"] + x, box["y"] + y, 0, -40))
         tab.until(lambda: tab.there()["goal"][1] > before["goal"][1] + 0.3)
-        tab.page.wait_for_timeout(500)
+        tab.settle()
         after = tab.there()
         assert after["goal"][1] == pytest.approx(after["context"][0])
         assert len(after["options"]) == len(policy.options)
@@ -153,7 +153,7 @@ def test_the_goal_of_an_arm_is_dragged_in_space_and_every_posture_follows(arm):
             before, box = tab.there(), picture.bounding_box()
             x, y = tab.page.evaluate("seen.to(state.there.goal)")
             tab.after(lambda box=box, x=x, y=y: tab.drag(box["x"] + x, box["y"] + y, 12, -12))
-            tab.page.wait_for_timeout(500)
+            tab.settle()
             after = tab.there()
             assert np.all(np.abs(np.array(after["goal"]) - after["context"]) < 1e-12)
             assert np.sum(np.abs(np.array(after["goal"]) - before["goal"]) > 1e-3) >= 2

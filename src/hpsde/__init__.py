@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from hpsde.steps.gating import GaussianProcess
     from hpsde.steps.latent import Density
     from hpsde.steps.marginal import Marginal
+    from hpsde.steps.neural import Neural
     from hpsde.steps.option_policies import OptionPolicies
     from hpsde.steps.options import Options
     from hpsde.steps.reps import REPS
@@ -79,6 +80,7 @@ __all__ = [
     "InputError",
     "LearningError",
     "Marginal",
+    "Neural",
     "Option",
     "OptionPolicies",
     "OptionUpdate",
@@ -113,6 +115,7 @@ _MODULE_OF = {
     "Gate": "steps.gate",
     "GaussianProcess": "steps.gating",
     "Marginal": "steps.marginal",
+    "Neural": "steps.neural",
     "OptionPolicies": "steps.option_policies",
     "OptionUpdate": "steps.update",
     "Options": "steps.options",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-import jax
 import numpy as np
 
+from hpsde.base.draws import split
 from hpsde.base.shapes import Array
 from hpsde.settings import Settings
+from hpsde.steps import tops
 from hpsde.steps.climbing import Seen
 from hpsde.steps.gate import TrainedGate
 from hpsde.steps.gates import train_gate
@@ -17,7 +19,7 @@ from hpsde.steps.gaussian import LinearGaussian, cut
 from hpsde.steps.hills import climb, hold, on_tops
 from hpsde.steps.judging import StepInfo, judge
 from hpsde.steps.landscape import combinations
-from hpsde.steps.latent import show, with_features
+from hpsde.steps.latent import Shown, show, with_features
 from hpsde.steps.numbering import number_options
 from hpsde.steps.refining import refine_options
 from hpsde.steps.remembering import remember
@@ -38,13 +40,14 @@ class Estimate(NamedTuple):
     mean_returns: np.ndarray  # [O] return-weighted mean return of each option's samples
     numbers: np.ndarray  # [O] what each option is called, from its birth on; 0: there is none
     features: int | None  # which of the candidates the options' features are; None: there was no choice
+    shown: Shown | None  # the landscape given these rollouts
 
 
 def reestimate(
     key: Array,
     data: Data,
     spreads: np.ndarray,
-    candidates: Sequence[np.ndarray],
+    candidates: Sequence[tuple[np.ndarray, int]],
     log_behaviour: Callable[[np.ndarray | None], np.ndarray],
     state: State,
     settings: Settings,
@@ -52,12 +55,15 @@ def reestimate(
 ) -> tuple[Estimate, State, StepInfo]:
     """One pass of Algorithm 1's loop, from the rollouts D to the options and their gate.
 
-    spreads [D + S]: see `rollouts.Units.spreads`. candidates: features [N, F] of the rollouts to choose from. The
-    function log_behaviour gives log pi_old [N] of the combinations xi P of the parameters, of all of them for None.
-    looks: what climbs have computed (steps/climbing.py), which is added to.
+    spreads [D + S]: see `rollouts.Units.spreads`. candidates: features [N, F] of the rollouts to choose from, and how
+    many of them bend (`rollouts.Data.bends`). The function log_behaviour gives log pi_old [N] of the combinations xi P
+    of the parameters, of all of them for None. looks: what climbs have computed (steps/climbing.py), which is added to.
     """
-    key_density, key_surface, key_landscape = jax.random.split(key, 3)
-    key_features, (key_density, key_step) = key_density, jax.random.split(key_density)
+    if tops.are_sought(data, settings):
+        return reestimate_by_regions(data, state, settings)
+    settings, state = without_regions(settings, state)
+    key_density, key_surface, key_landscape = split(key, 3)
+    key_features, (key_density, key_step) = key_density, split(key_density)
     # Train the GP model to approximate the return function. It comes first: options are sought in it.
     surface, data = approximate_return(key_surface, data, spreads, state.surface, state.distrusted, settings)
     landscape = survey(key_landscape, data, surface, spreads, state.landscape, settings)
@@ -83,7 +89,28 @@ def reestimate(
     # Select the option o* = argmax E[R | s, o]: train the gate.
     gate = train_gate(data, weighted, surface, settings)
     mean_returns = weighted @ np.where(data.mask, data.returns, 0.0) / np.maximum(weighted.sum(axis=1), 1e-300)
-    estimate = Estimate(policies, found.kept, gate, mean_returns, numbers.of_slots, features)
+    estimate = Estimate(policies, found.kept, gate, mean_returns, numbers.of_slots, features, shown)
     info = judge(data, seen, importance, found, policies, numbers, landscape, surface, state, settings)
     after = remember(data, importance, found, policies, numbers, climbs, landscape, surface, info, state, settings)
     return estimate, after, info
+
+
+def reestimate_by_regions(data: Data, state: State, settings: Settings) -> tuple[Estimate, State, StepInfo]:
+    """The same where options are sought by regions (steps/regions.py): from the rollouts to the options on the tops."""
+    ground = tops.terrain_of(data)
+    found = tops.climb(ground, state)
+    held = tops.hold(ground, found, state, settings.max_options)
+    policies = tops.policies_on(ground, held, data)
+    returns = np.where(held.kept, data.returns[data.mask][held.rows], 0.0)
+    gate = tops.gate_of(ground, held, data)
+    estimate = Estimate(policies, held.kept, gate, returns, held.numbers.of_slots, None, None)
+    info = tops.judge(found, held)
+    return estimate, tops.remember(data, ground, found, held, policies, state), info
+
+
+def without_regions(settings: Settings, state: State) -> tuple[Settings, State]:
+    """Settings and state where regions are asked for but cannot climb: options are sought in the modelled return."""
+    if settings.density.kind != "regions":
+        return settings, state
+    settings = replace(settings, density=replace(settings.density, kind="options"))
+    return settings, state if state.regions is None else State(next_number=state.next_number)

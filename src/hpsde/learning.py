@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-import jax
 import numpy as np
 
 from hpsde.base.checks import check_count, check_tolerance
-from hpsde.base.precision import double_precision
+from hpsde.base.draws import fold_in, make_key, with_key
 from hpsde.base.progress import doubts_marker, progress_bar
 from hpsde.errors import InputError
 from hpsde.learners.ask_tell import Info, Learner
@@ -52,11 +51,10 @@ class _Clock:
         self.seconds += time.perf_counter() - self._start
 
 
-@double_precision
 def sample_contexts(task: Any, seed: int, iteration: int, n: int) -> np.ndarray:
     """The contexts [n, S] of an iteration. A stream of its own: it does not depend on what the learner draws."""
-    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), 1_000_003), iteration)
-    return np.asarray(task.sample_contexts(key, n), dtype=float)
+    key = fold_in(fold_in(make_key(seed), 1_000_003), iteration)
+    return np.asarray(with_key(task.sample_contexts, key, n), dtype=float)
 
 
 @runtime_checkable

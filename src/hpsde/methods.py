@@ -33,7 +33,7 @@ class Method:
     settings: Mapping[str, Any] = field(default_factory=dict)
     learner_name: str = "HPSDE"
     tuned: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    from_task: tuple[str, ...] = ("features", "max_options")
+    from_task: tuple[str, ...] = ("features", "max_options", "density")
     preset: str | None = None
 
     @property
@@ -55,6 +55,7 @@ TUNED: dict[str, dict[str, Any]] = {
     "toy-double": {"epsilon": 2.5},
     "toy-triple": {"epsilon": 2.0},
     "toy-curve": {"epsilon": 2.0},
+    "reach": {"epsilon": 1.5, "window": 1000},
 }
 """HiREPS's settings by task, where others than the defaults serve it better (docs/hireps.md)."""
 
@@ -66,7 +67,18 @@ METHODS: dict[str, Method] = {
         "HPSDE, options by reward-weighted regression, softmax gate", {"update": "rwr", "gate": "softmax"}
     ),
     "hpsde-reps-marginal": Method("HPSDE, options by REPS, the mixture's own p(o | s) as gate", {"gate": "marginal"}),
-    "paper": Method("HPSDE with every choice as the paper states it", {"bounds": None}, preset="paper"),
+    "paper": Method(
+        "HPSDE with every choice as the paper states it",
+        {"bounds": None},
+        from_task=("features", "max_options"),
+        preset="paper",
+    ),
+    "authors": Method(
+        "HPSDE as the authors' public code has it where it differs from the paper",
+        {"bounds": None},
+        from_task=("features", "max_options"),
+        preset="authors",
+    ),
     "hireps": Method(
         "HiREPS, the baseline: many wide options at the start, softmax gate", {}, "HiREPS", TUNED, ("features",)
     ),
@@ -92,7 +104,8 @@ def method_settings(method: str) -> Group:
 def task_settings(method: str, extras: TaskExtras, name: str) -> dict[str, Any]:
     """The settings of the named learner on the task of that name, which says `extras` of itself."""
     found = _method(method)
-    return {each: getattr(extras, each) for each in found.from_task} | dict(found.tuned.get(name, {}))
+    given = {each: getattr(extras, each) for each in found.from_task}
+    return {each: value for each, value in given.items() if value is not None} | dict(found.tuned.get(name, {}))
 
 
 def make_learner(method: str, task: Any, seed: int = 0, **changes: Any) -> Learner:

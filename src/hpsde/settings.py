@@ -1,6 +1,6 @@
 """All settings of the learner, in one group for each step.
 
-The defaults hold for all tasks. A task gives `max_options` and `features`, nothing else.
+The defaults hold for all tasks. A task gives `max_options`, `features` and, where it asks for regions, `density`.
 
     Settings(max_options=4, update=RWR(epsilon=1.0), gate="softmax")
     Settings(max_options=4, **{"update": "rwr", "update.epsilon": 1.0, "gate": "softmax"})   # the same
@@ -75,6 +75,21 @@ class Settings(MethodSettings):
             update=REPS(base="assigned", epsilon=0.3, support=0.0, match_squares=False),
             options=Options(ridge=1e-3, model_step=False, refine=False, whitening=False),
             gate=GaussianProcess(deviation="return", greedy="expected", exploration_temperature=0.0),
+        )
+
+    @classmethod
+    def authors(cls) -> Settings:
+        """As `paper`, with what the authors' public code does where it differs (docs/deviations.md)."""
+        return changed_settings(
+            cls,
+            cls.paper(),
+            {
+                "f": "standardised",
+                "density": "authors",
+                "weight_sum": "n",
+                "options": "squared",
+                "gate": "gp-draws",
+            },
         )
 
 

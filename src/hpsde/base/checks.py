@@ -11,6 +11,8 @@ from hpsde.errors import InputError
 
 LARGEST = 1e100
 """Numbers beyond this are refused: their squares would overflow, and infinities would come out as NaN."""
+ROUNDING = 1e-12
+"""Returns that differ by less than this share of the largest are equal."""
 
 
 def as_numbers(name: str, values: Any) -> np.ndarray:

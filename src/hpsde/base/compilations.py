@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-
-import jax.monitoring
+from typing import Any
 
 # The event that JAX records once for each program it has XLA build.
 COMPILE_EVENT = "/jax/core/compile/backend_compile_duration"
 
 
-@dataclass
+@dataclass(eq=False)
 class Compilations:
     """How many programs were compiled so far, and the seconds that took."""
 
@@ -20,18 +20,35 @@ class Compilations:
     seconds: float = 0.0
 
 
+_open: list[Compilations] = []
+_state = {"listening": False}
+
+
+def listen_to_jax() -> None:
+    """Hear what JAX compiles from now on, where it is loaded; the first call counts, others change nothing."""
+    monitoring: Any = sys.modules.get("jax.monitoring")
+    if _state["listening"] or not hasattr(monitoring, "register_event_duration_secs_listener"):
+        return
+    _state["listening"] = True
+    monitoring.register_event_duration_secs_listener(_hear)
+
+
+def _hear(event: str, duration_secs: float, **_: str | int) -> None:
+    if event == COMPILE_EVENT:
+        for each in _open:
+            each.count += 1
+            each.seconds += duration_secs
+
+
 @contextmanager
 def count_compilations() -> Iterator[Compilations]:
-    """Count the compilations inside a `with` block. Blocks may be nested; each counts its own."""
+    """Count the compilations inside a `with` block. Blocks may be nested; each counts its own. JAX is not loaded for
+    it: without JAX nothing is compiled.
+    """
     compilations = Compilations()
-
-    def listen(event: str, duration_secs: float, **_: str | int) -> None:
-        if event == COMPILE_EVENT:
-            compilations.count += 1
-            compilations.seconds += duration_secs
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
+    listen_to_jax()
+    _open.append(compilations)
     try:
         yield compilations
     finally:
-        jax.monitoring.unregister_event_duration_listener(listen)
+        _open.remove(compilations)

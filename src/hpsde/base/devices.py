@@ -1,15 +1,17 @@
 """Where what is computed: learners on the CPU, and on an accelerator what is large enough to gain by it.
 
-A learning step is hundreds of small programs. On a graphics processor each of them takes longer to compile and no less
-to run than on the CPU beside it. So learners compute on the CPU even where JAX's default device is another one. Large
-Gaussian processes go to the accelerator by themselves (`large_on`). A default device of the user's own
-(`jax_default_device`) is left as it is, and HPSDE_DEVICE=default leaves everything on JAX's default device.
+Learning steps are small. Nearly all that learners compute is numpy's, and what JAX compiles would take longer to
+compile on a graphics processor, and no less to run, than on the CPU beside it. So they compute on the CPU even where
+JAX's default device is another one. Large Gaussian processes go to the accelerator by themselves (`large_on`). A
+default device of the user's own (`jax_default_device`) is left as it is, and HPSDE_DEVICE=default leaves all on JAX's
+default device.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ParamSpec, TypeVar
@@ -35,18 +37,21 @@ def large_on(points: int) -> Any | None:
 
 def on_device(device: Any | None) -> AbstractContextManager[Any]:
     """Inside, JAX computes on that device; on its default one for None."""
+    if device is None:
+        return nullcontext()
     import jax
 
-    return nullcontext() if device is None else jax.default_device(device)
+    return jax.default_device(device)
 
 
 def small_steps(function: Callable[P, T]) -> Callable[P, T]:
-    """The function, computed on the CPU unless the user wants it elsewhere."""
+    """The function, what JAX computes in it on the CPU unless the user wants it elsewhere; JAX is loaded already."""
 
     @functools.wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
-        import jax
-
+        jax = sys.modules.get("jax")
+        if jax is None or not hasattr(jax, "config"):
+            return function(*args, **kwargs)
         config: Any = jax.config
         wanted = config.jax_default_device is not None or os.environ.get(SWITCH, "") == "default"
         with on_device(None if wanted or accelerator() is None else jax.devices("cpu")[0]):

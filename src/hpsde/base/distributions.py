@@ -1,24 +1,26 @@
 """Distributions of contexts and of initial parameters: `Uniform`, `Gaussian`, `Samples`.
 
 All are immutable and checked once, when made. A scalar argument means one number; arrays must agree in
-length, where a scalar beside an array holds for every entry. Sampling takes an explicit JAX key. Results are
-numpy arrays of 64 bits, whatever the user's JAX settings, and data of ever new sizes cost no compilation.
+length, where a scalar beside an array holds for every entry. Sampling takes an explicit key, JAX's or
+one of base/draws.py. Results are numpy arrays of 64 bits, and nothing is compiled.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
-import jax
 import numpy as np
-import scipy.linalg
 
+from hpsde.base.arrays import is_jax
 from hpsde.base.checks import check_rows
 from hpsde.base.draws import normal_rows, uniform_rows
-from hpsde.base.precision import double_precision
+from hpsde.base.later import Later
 from hpsde.base.shapes import Array, Float
 from hpsde.errors import InputError
+
+linalg = Later("scipy.linalg")
+
 
 __all__ = ["Distribution", "Gaussian", "Samples", "Uniform", "as_distribution"]
 
@@ -50,6 +52,8 @@ class Distribution(Protocol):
 class Uniform:
     """Uniform between `low` and `high`, both ends included: log p(x) = -sum_j log(high_j - low_j) inside."""
 
+    numpy_keys: ClassVar[bool] = True
+
     low: Any
     high: Any
 
@@ -76,7 +80,6 @@ class Uniform:
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         return np.asarray(self.low), np.asarray(self.high)
 
-    @double_precision
     def sample(self, key: Array, n: int) -> Float[np.ndarray, "n size"]:
         """`n` independent draws."""
         low, high = self.bounds
@@ -95,6 +98,8 @@ class Uniform:
 class Gaussian:
     """N(mean, covariance). `spread` is a standard deviation, one for all or one for each number, or, when it
     is a matrix [size, size], the covariance itself."""
+
+    numpy_keys: ClassVar[bool] = True
 
     mean: Any
     spread: Any
@@ -130,7 +135,6 @@ class Gaussian:
         spread = np.asarray(self.spread)
         return spread if spread.ndim == 2 else np.diag(spread**2)
 
-    @double_precision
     def sample(self, key: Array, n: int) -> Float[np.ndarray, "n size"]:
         """`n` independent draws: mean + L e with covariance = L L^T, e ~ N(0, I)."""
         noise = normal_rows(key, _count(n), self.size)
@@ -140,7 +144,7 @@ class Gaussian:
         """Log density at each row of `x` [N, size]."""
         deviation = check_rows("x", x, self.size) - np.asarray(self.mean)
         factor = np.linalg.cholesky(self.covariance)
-        white = scipy.linalg.solve_triangular(factor, deviation.T, lower=True, check_finite=False)
+        white = linalg.solve_triangular(factor, deviation.T, lower=True, check_finite=False)
         log_det = 2.0 * np.sum(np.log(np.diag(factor)))
         return -0.5 * (np.sum(white**2, axis=0) + log_det + self.size * np.log(2.0 * np.pi))
 
@@ -148,6 +152,8 @@ class Gaussian:
 @dataclass(frozen=True, eq=False)
 class Samples:
     """The rows of `values` [M, size], each as likely as the others. There is no density to evaluate."""
+
+    numpy_keys: ClassVar[bool] = True
 
     values: Any
 
@@ -182,7 +188,6 @@ class Samples:
     def bounds(self) -> None:
         return None
 
-    @double_precision
     def sample(self, key: Array, n: int) -> Float[np.ndarray, "n size"]:
         """`n` rows, drawn with replacement."""
         values = np.asarray(self.values)
@@ -201,7 +206,7 @@ def as_distribution(thing: Any, name: str = "distribution") -> Distribution:
     """
     if isinstance(thing, Distribution):
         return thing
-    if isinstance(thing, np.ndarray | jax.Array | list):
+    if isinstance(thing, np.ndarray | list) or is_jax(thing):
         try:
             return Samples(np.asarray(thing, dtype=float))
         except InputError as error:

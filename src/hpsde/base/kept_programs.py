@@ -12,6 +12,7 @@ import functools
 import hashlib
 import os
 import platform
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -62,7 +63,7 @@ def keeping() -> Iterator[None]:
     """Inside, compiled programs are kept. Blocks may be nested, and threads may be in them at once."""
     with _lock:
         _state["depth"] += 1
-        if _state["depth"] == 1:
+        if not _state["before"]:  # or JAX was not loaded yet where the outer block began
             _state["before"] = _begin()
     try:
         yield
@@ -70,7 +71,8 @@ def keeping() -> Iterator[None]:
         with _lock:
             _state["depth"] -= 1
             if _state["depth"] == 0:
-                _apply(_state["before"])
+                _apply(_state["before"] or {})
+                _state["before"] = None
 
 
 def keeps_programs(function: Callable[P, T]) -> Callable[P, T]:
@@ -85,9 +87,10 @@ def keeps_programs(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def _begin() -> dict[str, Any]:
-    """Change the settings; those that were changed, as they were before."""
-    import jax
-
+    """Change the settings; those that were changed, as they were before. Nothing is compiled without JAX."""
+    jax = sys.modules.get("jax")
+    if jax is None or not hasattr(jax, "config"):
+        return {}
     config: Any = jax.config
     if config.jax_compilation_cache_dir is not None or not config.jax_enable_compilation_cache:
         return {}

@@ -1,9 +1,9 @@
 """The letters of all array shapes, and their types.
 
 N rollouts, S context numbers, D parameter numbers, F features, O options, C contexts asked about,
-Z = S + D numbers of a joint point. Shapes are written with jaxtyping where it is installed (tests check them
-at run time); without it the annotations mean nothing and cost nothing. Nor do they load JAX: where it is not loaded
-yet, an array is any.
+Z = S + D numbers of a joint point. Shapes are written with jaxtyping where it is loaded (tests check them at run
+time); without it the annotations mean nothing and cost nothing. An array is numpy's or JAX's. Annotations do not load
+JAX: where it is not loaded yet, an array is any.
 """
 
 from __future__ import annotations
@@ -12,16 +12,20 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from jax import Array
     from jaxtyping import Bool, Float, Int
+
+    Array = Any  # for mypy, which would ask in every formula which of the two it is
 else:
     if "jax" in sys.modules:
+        import numpy as np
         from jax import Array
+
+        Array = Array | np.ndarray
     else:
         Array = Any
-    try:
+    if "jaxtyping" in sys.modules:
         from jaxtyping import Bool, Float, Int
-    except ImportError:
+    else:
 
         class _AnyShape:
             def __class_getitem__(cls, item: Any) -> Any:

@@ -1,5 +1,7 @@
 """Trees of tuples, named tuples, dataclasses and arrays as a JSON outline with arrays beside it, and back to the bit.
 
+Arrays come back as numpy's.
+
 Only classes from a given list are made on the way back, and only from plain values: nothing in a file runs.
 """
 
@@ -9,11 +11,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from hpsde.base.precision import double_precision
+from hpsde.base.arrays import is_jax
 
 Classes = Mapping[str, type]
 
@@ -22,10 +22,10 @@ def flatten(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     """The outline of `value` in JSON's own types; arrays are put into `arrays` under names of their own."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, jax.Array | np.ndarray):
+    if isinstance(value, np.ndarray) or is_jax(value):
         name = f"array{len(arrays)}"
         arrays[name] = np.asarray(value)
-        return {"jax" if isinstance(value, jax.Array) else "numpy": name}
+        return {"numpy": name}
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, list):
@@ -38,7 +38,6 @@ def flatten(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     return {"class": type(value).__name__, "fields": {name: flatten(getattr(value, name), arrays) for name in names}}
 
 
-@double_precision
 def build(outline: Any, arrays: Mapping[str, np.ndarray], classes: Classes) -> Any:
     """What was flattened; ValueError where the outline is not one that `flatten` makes."""
     if outline is None or isinstance(outline, bool | int | float | str):
@@ -46,9 +45,8 @@ def build(outline: Any, arrays: Mapping[str, np.ndarray], classes: Classes) -> A
     if isinstance(outline, list):
         return [build(item, arrays, classes) for item in outline]
     kind = next(iter(outline), None) if isinstance(outline, dict) else None
-    if kind in ("jax", "numpy") and len(outline) == 1 and outline[kind] in arrays:
-        array = arrays[outline[kind]]
-        return jnp.asarray(array) if kind == "jax" else array
+    if kind == "numpy" and len(outline) == 1 and outline[kind] in arrays:
+        return arrays[outline[kind]]
     if kind == "tuple" and len(outline) == 1 and isinstance(outline[kind], list):
         return tuple(build(item, arrays, classes) for item in outline[kind])
     if kind == "pairs" and len(outline) == 1:

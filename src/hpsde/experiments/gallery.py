@@ -5,18 +5,21 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hpsde.experiments.gauntlet.rows import Key, Row, by_cell, settings_text
 from hpsde.experiments.gauntlet.runner import Done, measures, run_jobs
+from hpsde.experiments.provenance import Made, made_text, read, seeds_text
 from hpsde.learning import budget, iterate
 from hpsde.methods import DEFAULT_METHOD, make_learner
 from hpsde.tasks import make_task, task_extras
+from hpsde.tasks.gallery import GALLERY
 from hpsde.tasks.gauntlet.score import score
 
-__all__ = ["GalleryJob", "execute", "run_all", "table"]
+__all__ = ["GalleryJob", "execute", "make_page", "run_all", "table", "write_page"]
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,21 @@ def table(rows: Sequence[Row]) -> str:
             continue
         lines.append(f"| `{name}` | {len(group)} | " + " | ".join(_figures(group, done)) + " |")
     return "\n".join(lines)
+
+
+def make_page(rows: Sequence[Row], made: Made | None = None) -> str:
+    """The page as text; `made`: what made the rows."""
+    said = f"{len(rows)} runs, {seeds_text(row['seed'] for row in rows)}. {made_text(made)}"
+    return f"# The gallery's figures\n\n{said} Written by `python benchmarks/gallery.py`.\n\n{table(rows)}\n"
+
+
+def write_page(rows: Sequence[Row], rows_file: Path) -> Path:
+    """Write the page beside the rows, its tasks in their order."""
+    places = {name: place for place, name in enumerate(GALLERY)}
+    page = rows_file.with_suffix(".md")
+    ordered = sorted(rows, key=lambda row: (places.get(row["cell"], len(places)), row["seed"]))
+    page.write_text(make_page(ordered, read(rows_file)), encoding="utf-8")
+    return page
 
 
 def _figures(group: Sequence[Row], done: Sequence[Row]) -> list[str]:

@@ -25,11 +25,14 @@ from hpsde.experiments.claims import (
     margin_of,
 )
 from hpsde.experiments.figures import FIGURES, MAPS, ROUTES, picture_name, picture_of
-from hpsde.experiments.plan import DEFAULT, FIRST_SEED, Claim, Experiment
+from hpsde.experiments.plan import DEFAULT, Claim, Experiment
+from hpsde.experiments.provenance import Made, made_text, read, seeds_text
 from hpsde.experiments.rows import Row, Runs, failed, failures, runs_of, values
-from hpsde.experiments.runner import SETTINGS, settings_of
+from hpsde.experiments.runner import SETTINGS
 from hpsde.experiments.statistics import Interval, estimate
+from hpsde.learners.hireps import HiREPSSettings
 from hpsde.runs.files import read_json, replacing
+from hpsde.settings import short_names
 from hpsde.tasks import make_task
 
 NOTHING = "no runs"
@@ -57,11 +60,14 @@ def write_page(experiment: Experiment, out: Path, page: Path, rows: Sequence[Row
     page.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(os.path.relpath(out, page.parent)).as_posix()
     with replacing(page) as unfinished:
-        unfinished.write_text(make_page(experiment, rows, read_json(out / SETTINGS), folder), encoding="utf-8")
+        made = read(rows_file(experiment, out))
+        unfinished.write_text(make_page(experiment, rows, read_json(out / SETTINGS), folder, made), encoding="utf-8")
 
 
-def make_page(experiment: Experiment, rows: Sequence[Row], settings: Mapping[str, Any], folder: str) -> str:
-    """The page as text. `folder` is where rows and figures lie, as seen from the page."""
+def make_page(
+    experiment: Experiment, rows: Sequence[Row], settings: Mapping[str, Any], folder: str, made: Made | None = None
+) -> str:
+    """The page as text. `folder` is where rows and figures lie, as seen from the page; `made`: what made the rows."""
     runs = runs_of(rows)
     judged = judge_claims(experiment, rows)
     open_parameters = judge_open_parameters(settings, experiment.own_variants)
@@ -75,18 +81,19 @@ def make_page(experiment: Experiment, rows: Sequence[Row], settings: Mapping[str
         ),
         "figures": figures_text(experiment, runs, folder),
         "failures": failures_text(runs),
-        "changes": changes_text(experiment, settings),
+        "made": made_text(made),
+        "seeds_text": seeds_text(seed for _, _, seed in runs),
         "rows": f"{folder}/{rows_file(experiment, Path()).name}",
         "settings": f"{folder}/{SETTINGS}",
         "runs": str(len(runs)),
         "seeds": str(len({seed for _, _, seed in runs})),
-        "first_seed": str(FIRST_SEED),
         "resamples": f"{statistics.RESAMPLES:,}",
         "least_seeds": str(statistics.LEAST_SEEDS),
         "margins": ", ".join(f"{margin_of(runs, experiment, task):.2g} on {task}" for task in experiment.tasks),
         "margin_share": f"{MARGIN_SHARE:.0%}".replace("%", " %"),
         "best": f"{experiment.best[experiment.tasks[0]]:g}",
         "rollouts": _rollouts(experiment, settings),
+        "tuned": tuned_text(experiment, settings),
         "flattening": _least_flattening(experiment, runs),
         "minutes": f"{core_seconds(runs) / 60.0:.0f}",
     }
@@ -101,17 +108,21 @@ def make_page(experiment: Experiment, rows: Sequence[Row], settings: Mapping[str
         ) from error
 
 
-def changes_text(experiment: Experiment, settings: Mapping[str, Any]) -> str:
-    """What of the default learner's settings has changed since the runs; nothing where nothing has."""
-    run = next((run for run in experiment.runs(1) if run.variant.name == DEFAULT), None)
-    then = {} if run is None else settings.get(run.task, {}).get(DEFAULT, {})
-    if run is None or not then:
-        return ""
-    now = settings_of([run])[run.task][DEFAULT]
-    other = [f"`{name}` ({then[name]}, now {now[name]})" for name in now if name in then and then[name] != now[name]]
-    new = [f"`{name}`" for name in now if name not in then]
-    parts = [f"{text} {', '.join(names)}" for text, names in (("other:", other), ("new:", new)) if names]
-    return f"**The defaults have changed since these runs**; {'; '.join(parts)}." if parts else ""
+def tuned_text(experiment: Experiment, settings: Mapping[str, Any]) -> str:
+    """Which settings of HiREPS were others than its defaults, on each task."""
+    defaults = short_names(HiREPSSettings())
+    parts = []
+    for task in experiment.tasks + experiment.extra_tasks:
+        known = settings.get(task, {}).get("hireps")
+        if known is None:
+            continue
+        own = [
+            f"`{name}={value!r}`"
+            for name, value in known.items()
+            if name in defaults and name != "features" and value != defaults[name]
+        ]
+        parts.append(f"{', '.join(own) or 'its defaults'} on {task}")
+    return f"HiREPS has {'; '.join(parts)}." if parts else "HiREPS has no runs."
 
 
 def core_seconds(runs: Runs) -> float:

@@ -8,10 +8,9 @@ C = 1/N sum_i g_i g_i', g_i the gradient of its mean at point i, by falling eige
 
 from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
+from hpsde.base.arrays import namespace
 from hpsde.base.shapes import Array, Float
 from hpsde.gp.model import GP, Hyperparameters, predict_gradient
 
@@ -19,10 +18,10 @@ LENGTHS = (0.05, 20.0)
 """Least and largest length to start from, in deviations of the points."""
 
 
-@jax.jit
 def mean_gradients(process: GP) -> Float[Array, "N Z"]:
     """Gradient of the mean at every point of the process."""
-    return jnp.where(process.mask[:, None], predict_gradient(process, process.z + process.centre[None, :]), 0.0)
+    gradients = predict_gradient(process, process.z + process.centre[None, :])
+    return namespace(gradients).where(process.mask[:, None], gradients, 0.0)
 
 
 def turned_axes(process: GP, axes: Float[np.ndarray, "Z Z"]) -> tuple[Float[np.ndarray, "Z Z"], Hyperparameters]:
@@ -39,5 +38,5 @@ def turned_axes(process: GP, axes: Float[np.ndarray, "Z Z"]) -> tuple[Float[np.n
     log_signal = process.hyperparameters.log_signal
     slope = np.sqrt(np.maximum(energy, 0.0)) * deviation / np.exp(float(log_signal))
     lengths = np.clip(0.5 / np.maximum(slope, 1e-12), *LENGTHS)
-    start = process.hyperparameters._replace(log_lengths=jnp.log(jnp.asarray(lengths)))
+    start = process.hyperparameters._replace(log_lengths=np.log(lengths))
     return (directions / deviation).T @ axes, start

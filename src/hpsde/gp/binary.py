@@ -15,17 +15,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
-from scipy.optimize import minimize
-from scipy.special import expit, logit
 
+from hpsde.base.later import Later
 from hpsde.base.shapes import Array
 from hpsde.gp.fit import WEAK_PRIOR, fitting_subset
-from hpsde.gp.lapack import noise_free_covariance
+from hpsde.gp.lapack import as_floats, noise_free_covariance
 from hpsde.gp.model import GP, Hyperparameters
 from hpsde.gp.warp import Warp
+
+optimize = Later("scipy.optimize")
+
+linalg = Later("scipy.linalg")
+special = Later("scipy.special")
+
 
 SIGNAL = 3.0  # typical standard deviation of the log odds
 NOISE = 1e-3  # that the hyper-parameters name: there is none
@@ -56,13 +59,13 @@ def odds_warp(returns: np.ndarray) -> Warp:
     high = float(np.max(returns))
     low = float(np.median(returns[returns < high]))
     scores = np.linspace(-FARTHEST, FARTHEST, KNOTS)
-    return Warp(low + (high - low) * expit(scores), scores)
+    return Warp(low + (high - low) * special.expit(scores), scores)
 
 
 def base_rate(returns: np.ndarray) -> float:
     """Log odds of success over the given returns, one of each kind added."""
     success = returns == returns.max()
-    return float(logit((success.sum() + 1.0) / (len(returns) + 2.0)))
+    return float(special.logit((success.sum() + 1.0) / (len(returns) + 2.0)))
 
 
 class _Mode(NamedTuple):
@@ -77,12 +80,12 @@ class _Mode(NamedTuple):
 def _factor(K: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """W^1/2 [n] and the Cholesky factor of I + W^1/2 K W^1/2."""
     root = np.sqrt(np.maximum(p * (1.0 - p), 1e-10))
-    return root, cho_factor(np.eye(len(p)) + root[:, None] * K * root[None], lower=True)[0]
+    return root, linalg.cho_factor(np.eye(len(p)) + root[:, None] * K * root[None], lower=True)[0]
 
 
 def _precision(root: np.ndarray, factor: np.ndarray) -> np.ndarray:
     """R = (K + W^-1)^-1 = W^1/2 (I + W^1/2 K W^1/2)^-1 W^1/2."""
-    return root[:, None] * cho_solve((factor, True), np.diag(root))
+    return root[:, None] * linalg.cho_solve((factor, True), np.diag(root))
 
 
 def _mode(K: np.ndarray, y: np.ndarray, mean: float, start: np.ndarray | None = None) -> _Mode:
@@ -90,12 +93,12 @@ def _mode(K: np.ndarray, y: np.ndarray, mean: float, start: np.ndarray | None = 
     f = np.full(len(y), mean) if start is None else start
     change = np.inf
     for _ in range(NEWTON_STEPS):
-        p = y - (y - expit(f))  # rounded so that beta = y - p gives p back to the bit
+        p = y - (y - special.expit(f))  # rounded so that beta = y - p gives p back to the bit
         root, factor = _factor(K, p)
         if change < TOLERANCE:
             break
         b = root**2 * (f - mean) + (y - p)
-        new = mean + K @ (b - root * cho_solve((factor, True), root * (K @ b)))
+        new = mean + K @ (b - root * linalg.cho_solve((factor, True), root * (K @ b)))
         # A step of the log odds by more than a few would overshoot where p is nearly 0 or 1.
         step = np.clip(new - f, -LARGEST_STEP, LARGEST_STEP)
         change, f = np.max(np.abs(step)), f + step
@@ -124,7 +127,7 @@ def fit_binary(
 
     def objective(theta: np.ndarray) -> tuple[float, np.ndarray]:
         scaled = z * np.exp(-theta[:-1])
-        here = Hyperparameters(*(jnp.asarray(each) for each in (theta[:-1], theta[-1], np.log(NOISE))))
+        here = Hyperparameters(theta[:-1], np.asarray(theta[-1]), np.asarray(np.log(NOISE)))
         K = noise_free_covariance(here, z)
         mode = _mode(K, y, mean, last["f"])
         last["f"] = mode.f
@@ -149,9 +152,9 @@ def fit_binary(
         first = np.append(np.asarray(start.log_lengths, dtype=float), np.log(SIGNAL))
         last["f"] = None
         options = {"maxiter": ITERATIONS, "ftol": 1e-5}
-        found.append(minimize(objective, first, jac=True, method="L-BFGS-B", bounds=bounds, options=options))
+        found.append(optimize.minimize(objective, first, jac=True, method="L-BFGS-B", bounds=bounds, options=options))
     best = min(found, key=lambda each: each.fun).x
-    return Hyperparameters(jnp.asarray(best[:-1]), jnp.asarray(best[-1]), jnp.log(jnp.asarray(NOISE)))
+    return Hyperparameters(best[:-1], np.asarray(best[-1]), np.asarray(np.log(NOISE)))
 
 
 def condition_binary(
@@ -166,8 +169,7 @@ def condition_binary(
     padded_z, beta, K_inverse = np.zeros((N, points.shape[1])), np.zeros(N), np.zeros((N, N))
     padded_z[rows], beta[rows], K_inverse[np.ix_(rows, rows)] = points, y - mode.p, mode.R
     fields = (padded_z, np.asarray(mask, dtype=bool), beta, K_inverse, np.asarray(float(mean)), centre)
-    given = type(hyperparameters)(*(jnp.asarray(np.asarray(part, dtype=float)) for part in hyperparameters))
-    return GP(given, *(jnp.asarray(field) for field in fields))
+    return GP(as_floats(hyperparameters), *fields)
 
 
 def with_inverse(process: GP, y: Array) -> GP:
@@ -177,4 +179,4 @@ def with_inverse(process: GP, y: Array) -> GP:
     p = (np.asarray(y, dtype=float) - np.asarray(process.beta))[rows]
     K_inverse = np.zeros((N, N))
     K_inverse[np.ix_(rows, rows)] = _precision(*_factor(K, p))
-    return process._replace(K_inverse=jnp.asarray(K_inverse))
+    return process._replace(K_inverse=K_inverse)

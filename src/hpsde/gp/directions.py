@@ -12,11 +12,14 @@ axes, whose leading directions hold most of what matters even where their proces
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import minimize
 
+from hpsde.base.later import Later
 from hpsde.gp.lapack import projected_likelihood
 
-SIGNAL, NOISE = 1.0, 0.3
+optimize = Later("scipy.optimize")
+
+
+SIGNAL, NOISE = 1.0, 0.3  # to start from, of standardised scores
 LARGEST = 10.0  # entry of W: lengths of a tenth of a deviation
 SIGNALS, NOISES = (np.log(0.05), np.log(20.0)), (np.log(0.01), np.log(5.0))
 ITERATIONS = 60
@@ -38,7 +41,7 @@ def few_directions(z: np.ndarray, y: np.ndarray, start: np.ndarray) -> tuple[np.
     bounds = [(-LARGEST, LARGEST)] * start.size + [SIGNALS, NOISES]
     first = np.concatenate([(start * deviation).ravel(), np.log([SIGNAL, NOISE])])
     options = {"maxiter": ITERATIONS, "ftol": 1e-6}
-    found = minimize(objective, first, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
+    found = optimize.minimize(objective, first, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
     return found[:-2].reshape(start.shape) / deviation, (float(found[-2]), float(found[-1]))
 
 

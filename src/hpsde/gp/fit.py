@@ -6,23 +6,25 @@ returns shifts and scales the result and changes nothing else.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from scipy.optimize import OptimizeResult, minimize
 
 from hpsde.base.devices import large_on, on_device
-from hpsde.base.precision import double_precision
+from hpsde.base.draws import uniform_rows
+from hpsde.base.later import Later
 from hpsde.base.shapes import Array
+from hpsde.base.with_jax import with_jax
 from hpsde.errors import InputError, UnknownNameError
 from hpsde.gp.kernel import KINDS
-from hpsde.gp.lapack import lapack_likelihood
-from hpsde.gp.likelihood import ValueAndGradient, jax_likelihood
+from hpsde.gp.lapack import ValueAndGradient, lapack_likelihood
 from hpsde.gp.model import KERNELS, Hyperparameters
 
-_BACKENDS = {"lapack": lapack_likelihood, "jax": jax_likelihood}
+optimize = Later("scipy.optimize")
+
+
+_BACKENDS = ("lapack", "jax")
 GOLDEN_RATIO = 0.5 * (5.0**0.5 - 1.0)
 NEWEST = 0.75  # of the points that are chosen
 # The default start, in spreads of the data: lengths per sqrt(Z), signal, noise.
@@ -91,7 +93,6 @@ def fitting_subset(n: int, size: int) -> np.ndarray:
     return np.concatenate([spread_subset(n - newest, size - newest), np.arange(n - newest, n)])
 
 
-@double_precision
 def choose_points(key: Array, count: int, max_points: int, weights: np.ndarray | None = None) -> np.ndarray:
     """Indices of the rows to condition on when there are more than `max_points`, in ascending order.
 
@@ -111,7 +112,8 @@ def choose_points(key: Array, count: int, max_points: int, weights: np.ndarray |
     older = count - newest
     log_weight = np.log(np.maximum(weight[:older], np.finfo(float).tiny))
     # The largest of log w_i + Gumbel noise are a weighted draw without replacement.
-    score = log_weight + np.asarray(jax.random.gumbel(key, (older,)))
+    gumbel = -np.log(-np.log(np.maximum(uniform_rows(key, older), np.finfo(float).tiny)))
+    score = log_weight + gumbel
     drawn = np.argsort(-score, kind="stable")[: max_points - newest]
     return np.concatenate([np.sort(drawn), np.arange(older, count)])
 
@@ -174,7 +176,7 @@ def _climb(
     bounds: tuple[np.ndarray, np.ndarray],
     isotropic: bool,
     options: dict[str, Any],
-) -> OptimizeResult:
+) -> Any:
     """Maximise log likelihood + log prior (means and deviations of theta) from one start by L-BFGS-B."""
     Z = len(start) - 2
     # theta = expand @ free: with a shared length the first free number stands for all lengths.
@@ -193,12 +195,20 @@ def _climb(
 
     box = list(zip(average @ bounds[0], average @ bounds[1], strict=True))
     first = average @ np.clip(start, *bounds)
-    result = minimize(objective, first, jac=True, method="L-BFGS-B", bounds=box, options=options)
+    result = optimize.minimize(objective, first, jac=True, method="L-BFGS-B", bounds=box, options=options)
     result.theta = expand @ result.x
     return result
 
 
-@double_precision
+def _likelihood(backend: str) -> Callable[..., ValueAndGradient]:
+    """The likelihood of points, residuals and a kernel, computed in that way."""
+    if backend == "lapack":
+        return lapack_likelihood
+    from hpsde.gp.likelihood import jax_likelihood
+
+    return jax_likelihood
+
+
 def fit_hyperparameters(
     z: Any,
     y: Any,
@@ -251,13 +261,17 @@ def fit_hyperparameters(
     options = {"maxiter": iterations, "ftol": tolerance}
 
     starts = _starts(start, spread, restarts)
-    with on_device(device):
-        likelihood = _BACKENDS[backend](points - np.mean(points, axis=0), residual, KINDS[kernel])
-        results = [_climb(likelihood, belief, first, limits, isotropic, options) for first in starts]
+
+    def climbs() -> list[Any]:
+        with on_device(device):
+            likelihood = _likelihood(backend)(points - np.mean(points, axis=0), residual, KINDS[kernel])
+            return [_climb(likelihood, belief, first, limits, isotropic, options) for first in starts]
+
+    results = climbs() if backend == "lapack" else with_jax(climbs)()
     best = min(results, key=lambda result: result.fun)
     evaluations = sum(result.nfev for result in results)
     penalty = 0.0 if belief is None else 0.5 * float(np.sum(((best.theta - belief[0]) / belief[1]) ** 2))
     objective = -float(best.fun)
     info = FitInfo(objective + penalty, objective, evaluations, bool(best.success), len(points))
-    theta = jnp.asarray(best.theta)
-    return KERNELS[kernel](theta[:-2], theta[-2], theta[-1]), info
+    theta = np.asarray(best.theta)
+    return KERNELS[kernel](theta[:-2], np.asarray(theta[-2]), np.asarray(theta[-1])), info

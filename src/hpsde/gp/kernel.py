@@ -18,6 +18,8 @@ import operator
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from hpsde.base.arrays import exponential
+
 # Added to the diagonal of K as a share of signal^2: the noise is never less than a thousandth of the signal.
 # So K has a Cholesky factor wherever the points lie, and variances by way of K^-1 are good to 1e-7 signal^2.
 JITTER = 1e-6
@@ -58,36 +60,38 @@ def kernel_of(tau: Iterable[float], w: Iterable[float]) -> Kernel:
     return next((kernel for kernel in KINDS.values() if kernel[1:] == numbers), Kernel("", *numbers))
 
 
-def correlation(kernel: Kernel, d2: Any, log_scale: Any = None, xp: Any = None) -> Any:
-    """sum_j w_j exp(log scale - d2 / (2 tau_j)) of squared distances d2. xp: numpy or, by default, jax.numpy."""
-    return _sum(kernel.parts, d2, log_scale, xp)
+def correlation(kernel: Kernel, d2: Any, log_scale: Any = None) -> Any:
+    """sum_j w_j exp(log scale - d2 / (2 tau_j)) of squared distances d2, by numpy or JAX as these are."""
+    return _sum(kernel.parts, d2, log_scale)
 
 
-def slope(kernel: Kernel, d2: Any, log_scale: Any = None, xp: Any = None) -> Any:
+def slope(kernel: Kernel, d2: Any, log_scale: Any = None) -> Any:
     """sum_j w_j / tau_j exp(log scale - d2 / (2 tau_j)), by which derivatives of the kernel go:
 
     dk / d log length_d = slope (z_d - z'_d)^2 / length_d^2,    dk / dz_d = -slope (z_d - z'_d) / length_d^2.
     """
-    return _sum(tuple((tau, w / tau) for tau, w in kernel.parts), d2, log_scale, xp)
+    return _sum(tuple((tau, w / tau) for tau, w in kernel.parts), d2, log_scale)
 
 
-def _sum(parts: tuple[tuple[float, float], ...], d2: Any, log_scale: Any, xp: Any) -> Any:
-    if xp is None:
-        import jax.numpy as xp
-
+def _sum(parts: tuple[tuple[float, float], ...], d2: Any, log_scale: Any) -> Any:
     def one(tau: float, weight: float) -> Any:
         exponent = (-0.5 / tau) * d2
-        value = xp.exp(exponent if log_scale is None else log_scale + exponent)
-        return scaled(weight, value)
+        if log_scale is None:
+            return scaled(weight, exponential(exponent))
+        exponent += log_scale + math.log(weight)
+        return exponential(exponent)
 
     return total(one(*part) for part in parts)
 
 
 def total(terms: Iterable[Any]) -> Any:
     """The sum of arrays, without the 0 that `sum` begins with."""
-    return functools.reduce(operator.add, terms)
+    return functools.reduce(operator.iadd, terms)
 
 
-def scaled(factor: float, value: Any) -> Any:
-    """factor * value, without a product where the factor is 1."""
-    return value if factor == 1.0 else factor * value
+def scaled(factor: Any, value: Any) -> Any:
+    """factor * value, without a product where the factor is 1; by numpy in place of the value."""
+    if isinstance(factor, float) and factor == 1.0:
+        return value
+    value *= factor
+    return value

@@ -1,7 +1,7 @@
 """Likelihood and posterior of the Gaussian process on a CPU, with LAPACK: nothing to compile, one triangle.
 
 LAPACK's potrf and potri take n^3 operations together, where a Cholesky factor and two solves with the
-identity take 7/3 n^3. Equations: gp_likelihood and gp_model, whose results these functions share to rounding.
+identity take 7/3 n^3. Equations: likelihood.py and model.py; the results are those of compiled.py to rounding.
 """
 
 from __future__ import annotations
@@ -10,14 +10,19 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
-from scipy.linalg import blas, lapack
 
-from hpsde.base.precision import double_precision
-from hpsde.gp.kernel import SQUARED_EXPONENTIAL, Kernel
-from hpsde.gp.likelihood import ValueAndGradient
-from hpsde.gp.model import GP, JITTER, Hyperparameters
+from hpsde.base.later import Later
+from hpsde.gp.kernel import JITTER, SQUARED_EXPONENTIAL, Kernel
+from hpsde.gp.model import GP, Hyperparameters
+
+blas = Later("scipy.linalg.blas")
+lapack = Later("scipy.linalg.lapack")
+
+
+# theta = [log lengths, log signal, log noise] -> (log likelihood, its gradient); (-inf, zeros) where K has no
+# Cholesky factor.
+ValueAndGradient = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 _BLOCK = 128
 
@@ -50,7 +55,7 @@ def _fill_sum(
     kernel: Kernel,
     block: int = _BLOCK,
 ) -> None:
-    """K_f of a sum of squared exponentials, and its slope, into lower triangles, of scaled points; see gp_kernel."""
+    """K_f of a sum of squared exponentials, and its slope, into lower triangles, of scaled points; see kernel.py."""
     signal_variance = math.exp(2.0 * log_signal)
     for rows, columns in _blocks(len(scaled), block):
         part = values[rows, columns]
@@ -85,7 +90,7 @@ def _add(total: np.ndarray, term: np.ndarray, first: bool) -> None:
 
 
 class _Evidence:
-    """log p(y) of n points in two n x n arrays of its own, and M [1, x] for any x [n, q]; see gp_likelihood."""
+    """log p(y) of n points in two n x n arrays of its own, and M [1, x] for any x [n, q]; see likelihood.py."""
 
     def __init__(self, residual: np.ndarray, block: int, kind: Kernel = SQUARED_EXPONENTIAL):
         n = len(residual)
@@ -150,7 +155,7 @@ def lapack_likelihood(
 def projected_likelihood(
     z: np.ndarray, residual: np.ndarray, block: int = _BLOCK
 ) -> Callable[[np.ndarray, float, float], tuple[float, tuple[np.ndarray, np.ndarray]]]:
-    """The likelihood as a function of W [K, Z], log signal and log noise, with its gradient; see gp_directions.
+    """The likelihood as a function of W [K, Z], log signal and log noise, with its gradient; see directions.py.
 
     The kernel is the squared exponential.
     """
@@ -224,11 +229,15 @@ def _invert(K: np.ndarray, residual: np.ndarray) -> np.ndarray:
     return beta
 
 
-@double_precision
+def as_floats(hyperparameters: Hyperparameters) -> Hyperparameters:
+    """The same in numpy's arrays of 64 bits."""
+    return type(hyperparameters)(*(np.asarray(part, dtype=float) for part in hyperparameters))
+
+
 def condition_by_lapack(
     hyperparameters: Hyperparameters, z: Any, y: Any, mask: Any, mean: float = 0.0, centre: Any = None
 ) -> GP:
-    """As `gp_model.condition`, for concrete z [N, Z], y [N], mask [N] on a CPU; nothing is compiled."""
+    """As `compiled.condition`, for concrete z [N, Z], y [N], mask [N] on a CPU; nothing is compiled."""
     mask = np.asarray(mask, dtype=bool)
     rows, N = np.flatnonzero(mask), len(mask)
     points = np.asarray(z, dtype=float)[rows]
@@ -238,8 +247,9 @@ def condition_by_lapack(
     K = _covariance(hyperparameters, points)
     weights = _invert(K, np.asarray(y, dtype=float)[rows] - float(mean))
 
+    mean, hyperparameters = float(mean), as_floats(hyperparameters)
+    if mask.all():
+        return GP(hyperparameters, points, mask, weights, K, np.asarray(mean), centre)
     padded_z, beta, K_inverse = np.zeros((N, points.shape[1])), np.zeros(N), np.zeros((N, N))
     padded_z[rows], beta[rows], K_inverse[np.ix_(rows, rows)] = points, weights, K
-    given = type(hyperparameters)(*(jnp.asarray(np.asarray(part, dtype=float)) for part in hyperparameters))
-    fields = (padded_z, mask, beta, K_inverse, np.asarray(float(mean)), centre)
-    return GP(given, *(jnp.asarray(field) for field in fields))
+    return GP(hyperparameters, padded_z, mask, beta, K_inverse, np.asarray(mean), centre)

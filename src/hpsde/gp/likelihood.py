@@ -14,7 +14,6 @@ so that the gradient for all lengths is one product of M with [1, z].
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -24,12 +23,10 @@ from jax.scipy.linalg import cho_solve
 from hpsde.base.padding import pad_rows, padded_size
 from hpsde.base.shapes import Array, Bool, Float
 from hpsde.gp.blocked import log_likelihood
+from hpsde.gp.compiled import masked_covariance
 from hpsde.gp.kernel import SQUARED_EXPONENTIAL, Kernel
-from hpsde.gp.model import KERNELS, Hyperparameters, masked_covariance
-
-# theta = [log lengths, log signal, log noise] -> (log likelihood, its gradient); (-inf, zeros) where K has no
-# Cholesky factor.
-ValueAndGradient = Callable[[np.ndarray], tuple[float, np.ndarray]]
+from hpsde.gp.lapack import ValueAndGradient
+from hpsde.gp.model import KERNELS, Hyperparameters
 
 LARGE = 2048  # points, from which on sizes are multiples of a quarter of it
 

@@ -22,13 +22,11 @@ nothing overflows, whatever the covariance, and what underflows is nothing.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
-
+from hpsde.base.arrays import at_least_zero, exponential, namespace
 from hpsde.base.shapes import Array, Bool, Float
-from hpsde.gp.kernel import scaled, total
 from hpsde.gp.model import GP, squared_distances
 
 
@@ -51,85 +49,132 @@ class _Turned(NamedTuple):
     e: Float[Array, " D"]
     x: Float[Array, "N D"]
     mu: Float[Array, "C D"]
-    context_distances: Float[Array, "C N"]
+    context_distances: Float[Array, "C N"] | None  # None: there is no context
+    U: Float[Array, "D D"]
 
 
 def _turn(
     gp: GP, means: Float[Array, "C D"], covariance: Float[Array, "D D"], contexts: Float[Array, "C S"]
 ) -> _Turned:
-    D = means.shape[1]
-    lengths = jnp.exp(gp.hyperparameters.log_lengths)
-    e, U = jnp.linalg.eigh(covariance / (lengths[:D, None] * lengths[None, :D]))
+    xp, D = namespace(gp.z, means), means.shape[1]
+    lengths = xp.exp(gp.hyperparameters.log_lengths)
+    e, U = xp.linalg.eigh(covariance / (lengths[:D, None] * lengths[None, :D]))
     z = gp.z / lengths[None, :]
-    query = (jnp.concatenate([means, contexts], axis=1) - gp.centre[None, :]) / lengths[None, :]
-    context_distances = squared_distances(query[:, D:], z[:, D:])
-    return _Turned(jnp.maximum(e, 0.0), z[:, :D] @ U, query[:, :D] @ U, context_distances)
+    query = (xp.concatenate([means, contexts], axis=1) - gp.centre[None, :]) / lengths[None, :]
+    beside = squared_distances(query[:, D:], z[:, D:]) if contexts.shape[1] else None
+    return _Turned(xp.maximum(e, 0.0), z[:, :D] @ U, query[:, :D] @ U, beside, U)
 
 
 def _kernel_expectation(turned: _Turned, tau: float, widening: Float[Array, " D"]) -> Float[Array, "C N"]:
     """exp(-1/2 sum_d v_id^2 / widening_d), the contexts' part with their widening tau."""
-    root = jnp.sqrt(widening)[None, :]
+    root = namespace(widening).sqrt(widening)[None, :]
     distances = squared_distances(turned.mu / root, turned.x / root)
-    return jnp.exp(-0.5 * (distances + scaled(1.0 / tau, turned.context_distances)))
+    if turned.context_distances is not None:
+        distances += turned.context_distances / tau
+    distances *= -0.5
+    return exponential(distances)
 
 
 def _expectations(gp: GP, turned: _Turned) -> Float[Array, "C N"]:
     """q = sum_j w_j q_j."""
-    signal_variance = jnp.exp(2.0 * gp.hyperparameters.log_signal)
-
-    def expectation(tau: float, w: float) -> Array:
-        height = scaled(w, signal_variance) * jnp.prod(1.0 + scaled(1.0 / tau, turned.e)) ** -0.5
-        return height * _kernel_expectation(turned, tau, tau + turned.e)
-
-    return total(expectation(*part) for part in gp.hyperparameters.kernel.parts)
+    xp = namespace(turned.x)
+    signal_variance = xp.exp(2.0 * gp.hyperparameters.log_signal)
+    q: Any = 0.0
+    for tau, w in gp.hyperparameters.kernel.parts:
+        height = w * signal_variance * xp.prod(1.0 + turned.e / tau) ** -0.5
+        q = q + height * _kernel_expectation(turned, tau, tau + turned.e)
+    return q
 
 
 def mean_under(gp: GP, means: Float[Array, "C D"], covariance: Float[Array, "D D"]) -> Float[Array, " C"]:
     """E[f] where the points are N(means, covariance): m + q' beta, without K^-1; in single precision, too."""
-    turned = _turn(gp, means, covariance, jnp.zeros((means.shape[0], 0), means.dtype))
-    return gp.mean + _expectations(gp, turned) @ gp.beta
+    return gp.mean + _expectations(gp, _turn(gp, means, covariance, means[:, :0])) @ gp.beta
 
 
-def _moments_of_option(
-    gp: GP, means: Float[Array, "C D"], covariance: Float[Array, "D D"], contexts: Float[Array, "C S"]
-) -> tuple[Float[Array, " C"], Float[Array, " C"], Float[Array, " C"]]:
-    turned = _turn(gp, means, covariance, contexts)
-    e, parts = turned.e, gp.hyperparameters.kernel.parts
-    signal_variance = jnp.exp(2.0 * gp.hyperparameters.log_signal)
-    both = gp.mask[:, None] & gp.mask[None, :]
+def gradient_under(gp: GP, covariance: Float[Array, "Z Z"]) -> Callable[[Float[Array, "C Z"]], Float[Array, "C Z"]]:
+    """A function of means, the gradient of `mean_under` by them: sum_j w_j sum_i q_ji beta_i (z_i - z) / (tau_j + e),
+    turned back. What does not change with the means is computed once.
+    """
+    xp, centre = namespace(gp.z), gp.centre[None]
+    turned = _turn(gp, centre, covariance, centre[:, :0])
+    signal_variance = xp.exp(2.0 * gp.hyperparameters.log_signal)
+    turn = turned.U / xp.exp(gp.hyperparameters.log_lengths)[:, None]
+    parts = []
+    for tau, w in gp.hyperparameters.kernel.parts:
+        root = xp.sqrt(tau + turned.e)[None]
+        at = turned.x / root
+        squares = -0.5 * xp.sum(at**2, axis=1, keepdims=True)
+        pull = w * signal_variance * xp.prod(1.0 + turned.e / tau) ** -0.5 * gp.beta[:, None]
+        given = xp.concatenate([at, xp.ones_like(squares), squares], axis=1)
+        parts.append((root, given, pull * xp.concatenate([at, xp.ones_like(squares)], axis=1), turn / root))
+
+    def gradient(means: Array) -> Array:
+        mu, found = (means - centre) @ turn, 0.0
+        for root, given, pulls, back in parts:
+            v = mu / root
+            squares = -0.5 * xp.sum(v**2, axis=1, keepdims=True)
+            q = exponential(xp.concatenate([v, squares, xp.ones_like(squares)], axis=1) @ given.T)
+            pull = q @ pulls
+            found = found + (pull[:, :-1] - pull[:, -1:] * v) @ back.T
+        return found
+
+    return gradient
+
+
+def _variance(gp: GP, turned: _Turned) -> Float[Array, " C"]:
+    """signal^2 - sum_ij (K^-1 - beta beta')_ij Q_ij."""
+    xp, e, parts = namespace(turned.x), turned.e, gp.hyperparameters.kernel.parts
+    signal_variance = xp.exp(2.0 * gp.hyperparameters.log_signal)
+    gain = gp.K_inverse - gp.beta[:, None] * gp.beta[None, :]  # 0 outside the mask
 
     def pair(s: float, t: float) -> Array:
         """sum_il (K^-1 - beta beta')_il Q_jk,il."""
-        determinant = jnp.prod(1.0 + (s + t) / (s * t) * e) ** -0.5
+        determinant = xp.prod(1.0 + (s + t) / (s * t) * e) ** -0.5
         g = signal_variance * _kernel_expectation(turned, s, s + (s + t) / t * e)
         other = g if s == t else signal_variance * _kernel_expectation(turned, t, t + (s + t) / s * e)
-        shrunk = turned.x * jnp.sqrt(e / (s * t + (s + t) * e))[None, :]
-        E = jnp.exp(-0.5 * squared_distances(shrunk, shrunk))
-        # The select changes no value (K_inverse and beta are zero outside the mask); it keeps XLA on a CPU from
-        # drawing the exponential into the matrix product below, which is ten times slower.
-        M = jnp.where(both, (gp.K_inverse - gp.beta[:, None] * gp.beta[None, :]) * E, 0.0)
-        return determinant * jnp.sum((g @ M) * other, axis=1)
+        shrunk = turned.x * xp.sqrt(e / (s * t + (s + t) * e))[None, :]
+        E = exponential(-0.5 * squared_distances(shrunk, shrunk))
+        E *= gain
+        return determinant * xp.sum((g @ E) * other, axis=1)
 
+    found = signal_variance
+    for j, (s, w) in enumerate(parts):
+        for k, (t, v) in enumerate(parts[: j + 1]):
+            found = found - w * v * (1.0 if j == k else 2.0) * pair(s, t)  # Q_kj is Q_jk transposed
+    return found
+
+
+def _moments_of_option(
+    gp: GP,
+    means: Float[Array, "C D"],
+    covariance: Float[Array, "D D"],
+    contexts: Float[Array, "C S"],
+    of_return: bool,
+    of_mean: bool,
+) -> tuple[Float[Array, " C"], Float[Array, " C"], Float[Array, " C"]]:
+    turned = _turn(gp, means, covariance, contexts)
+    xp = namespace(turned.x)
     q = _expectations(gp, turned)
     q_beta = q @ gp.beta
-    pairs = [
-        scaled(w * v * (1.0 if j == k else 2.0), pair(s, t))  # Q_kj is Q_jk transposed
-        for j, (s, w) in enumerate(parts)
-        for k, (t, v) in enumerate(parts[: j + 1])
-    ]
-    variance = signal_variance - total(pairs) - q_beta**2
-    prior = signal_variance * total(scaled(w, jnp.prod(1.0 + 2.0 / tau * e) ** -0.5) for tau, w in parts)
-    variance_of_mean = prior - jnp.sum((q @ gp.K_inverse) * q, axis=1)
-    return gp.mean + q_beta, jnp.maximum(variance, 0.0), jnp.maximum(variance_of_mean, 0.0)
+    variance = variance_of_mean = xp.full_like(q_beta, xp.nan)
+    if of_return:
+        variance = at_least_zero(_variance(gp, turned) - q_beta**2)
+    if of_mean:
+        signal_variance = xp.exp(2.0 * gp.hyperparameters.log_signal)
+        heights = (w * xp.prod(1.0 + 2.0 / tau * turned.e) ** -0.5 for tau, w in gp.hyperparameters.kernel.parts)
+        variance_of_mean = at_least_zero(signal_variance * sum(heights) - xp.sum((q @ gp.K_inverse) * q, axis=1))
+    return gp.mean + q_beta, variance, variance_of_mean
 
 
-@jax.jit
 def option_moments(
     gp: GP,
     mean_parameters: Float[Array, "O C D"],
     covariance: Float[Array, "O D D"],
     contexts: Float[Array, "C S"],
     active: Bool[Array, " O"] | None = None,
+    *,
+    of_return: bool = True,
+    of_mean: bool = True,
 ) -> OptionMoments:
     """Moments of the return when option o draws xi ~ N(mean_parameters[o, c], covariance[o]) in context c.
 
@@ -138,21 +183,15 @@ def option_moments(
     variance_of_mean = signal^2 sum_j w_j prod_d (1 + 2 e_d / tau_j)^-1/2 - q' K^-1 q
 
     Options are taken one after the other, so that one N x N matrix is alive at a time. Options that `active`
-    marks false cost nothing and get the prior's moments. Inside a compiled caller that leaves one of the
-    variances unused, that variance costs nothing.
+    marks false cost nothing and get the prior's moments. A variance that is not asked for, `of_return` the first and
+    `of_mean` the second, is NaN, and costs nothing either.
     """
-    C = contexts.shape[0]
-    if active is None:
-        active = jnp.ones(mean_parameters.shape[0], dtype=bool)
-
-    def prior(means: Array, covariance: Array) -> tuple[Array, Array, Array]:
-        signal_variance = jnp.full(C, jnp.exp(2.0 * gp.hyperparameters.log_signal), dtype=gp.z.dtype)
-        return jnp.full(C, gp.mean, dtype=gp.z.dtype), signal_variance, signal_variance
-
-    def posterior(means: Array, covariance: Array) -> tuple[Array, Array, Array]:
-        return _moments_of_option(gp, means, covariance, contexts)
-
-    def one(option: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        return jax.lax.cond(option[0], posterior, prior, option[1], option[2])
-
-    return OptionMoments(*jax.lax.map(one, (active, mean_parameters, covariance)))
+    xp, C = namespace(gp.z, mean_parameters), contexts.shape[0]
+    found = []
+    for o in range(mean_parameters.shape[0]):
+        if active is None or active[o]:
+            found.append(_moments_of_option(gp, mean_parameters[o], covariance[o], contexts, of_return, of_mean))
+        else:
+            signal_variance = xp.full(C, xp.exp(2.0 * gp.hyperparameters.log_signal), dtype=gp.z.dtype)
+            found.append((xp.full(C, gp.mean, dtype=gp.z.dtype), signal_variance, signal_variance))
+    return OptionMoments(*(xp.stack(each) for each in zip(*found, strict=True)))

@@ -20,28 +20,25 @@ directions in which the return hardly varies all points are near.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from scipy.linalg import blas, cholesky, solve_triangular
 
-from hpsde.base.devices import accelerator, on_device
-from hpsde.base.padding import pad_rows
-from hpsde.base.precision import double_precision
-from hpsde.base.shapes import Array, Float, Int
+from hpsde.base.devices import accelerator
+from hpsde.base.later import Later
 from hpsde.gp.fit import GOLDEN_RATIO, NEWEST, fitting_subset, spread_subset
-from hpsde.gp.kernel import JITTER, Kernel, correlation
-from hpsde.gp.model import GP, Hyperparameters, squared_distances
+from hpsde.gp.kernel import JITTER, correlation
+from hpsde.gp.lapack import as_floats
+from hpsde.gp.model import GP, Hyperparameters
+
+linalg = Later("scipy.linalg")
+
 
 MOST = 4096  # points that the others speak by
 BLOCK = 2048  # points that are looked at at once
 CANDIDATES = 8192  # points that the m are chosen from
-ON_DEVICE = 65_536  # on an accelerator
 LARGE = 10**10  # products, from which on an accelerator adds up
 AT_ONCE = 512  # of these
 SURE = 0.1  # of the noise variance: a point with less variance than that is known by the others
@@ -64,7 +61,7 @@ class _Chosen(NamedTuple):
     L: np.ndarray
 
 
-class _Kernel:
+class SparseKernel:
     """Covariances of points [n, Z] in numpy."""
 
     def __init__(self, hyperparameters: Hyperparameters, centre: np.ndarray):
@@ -79,7 +76,7 @@ class _Kernel:
 
     def __call__(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """k(a_i, b_j) of scaled points."""
-        k = correlation(self.kind, self.distances(a, b), xp=np)
+        k = correlation(self.kind, self.distances(a, b))
         k *= self.signal_variance
         return k
 
@@ -94,42 +91,45 @@ class _Kernel:
         """The lower Cholesky factor of their covariance and the jitter."""
         K = self(points, points)
         np.einsum("ii->i", K)[:] = self.signal_variance + self.jitter
-        return cholesky(K, lower=True, overwrite_a=True, check_finite=False)
+        return linalg.cholesky(K, lower=True, overwrite_a=True, check_finite=False)
 
 
-@double_precision
 def condition_sparse(
-    hyperparameters: Hyperparameters, z: np.ndarray, y: np.ndarray, most: int, size: int, looked: np.ndarray
+    hyperparameters: Hyperparameters, z: np.ndarray, y: np.ndarray, most: int, looked: np.ndarray
 ) -> tuple[GP, np.ndarray, Missed]:
     """The posterior of a process of mean 0 given y [n] at z [n, Z], in the order of arrival, by at most `most` of the
-    points, padded to `size`; the numbers of these points; and what it misses of the rows `looked` at.
+    points; the numbers of these points; and what it misses of the rows `looked` at.
     """
-    kernel = _Kernel(hyperparameters, np.mean(z, axis=0))
+    kernel = SparseKernel(hyperparameters, np.mean(z, axis=0))
     chosen = choose_inducing(kernel, z, y, most)
     points, m = kernel.scaled(z[chosen.rows]), len(chosen.rows)
-    L_inverse = solve_triangular(chosen.L, np.eye(m), lower=True, check_finite=False)
+    L_inverse = linalg.solve_triangular(chosen.L, np.eye(m), lower=True, check_finite=False)
     device = accelerator() if len(z) * m * m > LARGE else None
-    summed = _sums if device is None else functools.partial(_sums_on, device)
-    A, b = summed(kernel, L_inverse, points, z, y)
-    C = cholesky(A + np.eye(m), lower=True, overwrite_a=True, check_finite=False)
-    W = solve_triangular(C, L_inverse, lower=True, check_finite=False)  # W'W = L^-T (I + A)^-1 L^-1
-    beta = W.T @ solve_triangular(C, b, lower=True, check_finite=False)
+    if device is None:
+        A, b = _sums(kernel, L_inverse, points, z, y)
+    else:
+        from hpsde.gp.sums import sums_on
+
+        A, b = sums_on(device, kernel, L_inverse, points, z, y)
+    C = linalg.cholesky(A + np.eye(m), lower=True, overwrite_a=True, check_finite=False)
+    W = linalg.solve_triangular(C, L_inverse, lower=True, check_finite=False)  # W'W = L^-T (I + A)^-1 L^-1
+    beta = W.T @ linalg.solve_triangular(C, b, lower=True, check_finite=False)
     B = L_inverse.T @ L_inverse - W.T @ W
     missed = _missed(kernel, L_inverse, W, beta, points, z, y, looked)
-    return _process(hyperparameters, kernel, points, beta, B, size), chosen.rows, missed
+    return _process(hyperparameters, kernel, points, beta, B), chosen.rows, missed
 
 
-def _parts(n: int, size: int) -> Iterator[slice]:
+def parts_of(n: int, size: int) -> Iterator[slice]:
     """Blocks of n rows."""
     return (slice(start, start + size) for start in range(0, n, size))
 
 
 def _sums(
-    kernel: _Kernel, L_inverse: np.ndarray, points: np.ndarray, z: np.ndarray, y: np.ndarray
+    kernel: SparseKernel, L_inverse: np.ndarray, points: np.ndarray, z: np.ndarray, y: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """A [m, m] and b [m]."""
     A, b = np.zeros_like(L_inverse), np.zeros(len(points))
-    for part in _parts(len(z), BLOCK):
+    for part in parts_of(len(z), BLOCK):
         v, noise = _seen(kernel, L_inverse, kernel(kernel.scaled(z[part]), points))
         v /= np.sqrt(noise)[:, None]
         A += v.T @ v
@@ -137,51 +137,16 @@ def _sums(
     return A, b
 
 
-def _sums_on(
-    device: Any, kernel: _Kernel, L_inverse: np.ndarray, points: np.ndarray, z: np.ndarray, y: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """The same on an accelerator, in larger blocks; points of the last one that are none have a false mask."""
-    with on_device(device):
-        given = jnp.asarray(L_inverse), jnp.asarray(points)
-        A, b = jnp.zeros(L_inverse.shape), jnp.zeros(len(points))
-        for part in _parts(len(z), ON_DEVICE):
-            count = len(y[part])
-            rows = (jnp.asarray(pad_rows(each, ON_DEVICE)) for each in (kernel.scaled(z[part]), y[part]))
-            more = _block_sums(kernel.kind, kernel.signal_variance, kernel.noise_variance, *given, *rows, count)
-            A, b = A + more[0], b + more[1]
-        return np.array(A), np.array(b)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _block_sums(
-    kind: Kernel,
-    signal_variance: Float[Array, ""] | float,
-    noise_variance: Float[Array, ""] | float,
-    L_inverse: Float[Array, "M M"],
-    points: Float[Array, "M Z"],
-    at: Float[Array, "N Z"],
-    y: Float[Array, " N"],
-    count: Int[Array, ""] | int,
-) -> tuple[Float[Array, "M M"], Float[Array, " M"]]:
-    """A and b of the first `count` of a block of scaled points."""
-    jitter = JITTER * signal_variance
-    v = signal_variance * correlation(kind, squared_distances(at, points)) @ L_inverse.T
-    left = jnp.maximum(signal_variance + jitter - jnp.sum(v**2, axis=1), jitter)
-    root = jnp.where(jnp.arange(len(y)) < count, 1.0 / jnp.sqrt(noise_variance + left), 0.0)
-    v = v * root[:, None]
-    return v.T @ v, v.T @ (y * root)
-
-
-def _seen(kernel: _Kernel, L_inverse: np.ndarray, k: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _seen(kernel: SparseKernel, L_inverse: np.ndarray, k: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """v_i and lambda_i of points with covariances k [n, m]."""
     # L^-1 K_mn in place: the transposed view is in Fortran's order.
-    v = blas.dtrmm(1.0, L_inverse.T, k.T, lower=0, trans_a=1, overwrite_b=1).T
+    v = linalg.blas.dtrmm(1.0, L_inverse.T, k.T, lower=0, trans_a=1, overwrite_b=1).T
     left = kernel.signal_variance + kernel.jitter - np.sum(v**2, axis=1)
     return v, kernel.noise_variance + np.maximum(left, kernel.jitter)
 
 
 def _missed(
-    kernel: _Kernel,
+    kernel: SparseKernel,
     L_inverse: np.ndarray,
     W: np.ndarray,
     beta: np.ndarray,
@@ -192,7 +157,7 @@ def _missed(
 ) -> Missed:
     """By (Q + Lambda)^-1 = Lambda^-1 - Lambda^-1 K_nm W'W K_mn Lambda^-1."""
     parts = []
-    for part in _parts(len(looked), BLOCK):
+    for part in parts_of(len(looked), BLOCK):
         rows = looked[part]
         k = kernel(kernel.scaled(z[rows]), points)
         residual, known = y[rows] - k @ beta, np.sum((k @ W.T) ** 2, axis=1)
@@ -202,18 +167,14 @@ def _missed(
 
 
 def _process(
-    hyperparameters: Hyperparameters, kernel: _Kernel, points: np.ndarray, beta: np.ndarray, B: np.ndarray, size: int
+    hyperparameters: Hyperparameters, kernel: SparseKernel, points: np.ndarray, beta: np.ndarray, B: np.ndarray
 ) -> GP:
-    """The process of these points, padded."""
-    m = len(points)
-    K_inverse = np.zeros((size, size))
-    K_inverse[:m, :m] = B
-    fields = pad_rows(points * kernel.lengths, size), np.arange(size) < m, pad_rows(beta, size), K_inverse
-    given = type(hyperparameters)(*(jnp.asarray(np.asarray(part, dtype=float)) for part in hyperparameters))
-    return GP(given, *(jnp.asarray(each) for each in (*fields, np.asarray(0.0), kernel.centre)))
+    """The process of these points."""
+    mask, mean = np.ones(len(points), dtype=bool), np.asarray(0.0)
+    return GP(as_floats(hyperparameters), points * kernel.lengths, mask, beta, B, mean, kernel.centre)
 
 
-def choose_inducing(kernel: _Kernel, z: np.ndarray, y: np.ndarray, most: int) -> _Chosen:
+def choose_inducing(kernel: SparseKernel, z: np.ndarray, y: np.ndarray, most: int) -> _Chosen:
     """At most `most` points, the best of all first."""
     n, count = len(z), min(most, MOST)
     older = max(n - int(NEWEST * CANDIDATES), 0)
@@ -227,7 +188,7 @@ def choose_inducing(kernel: _Kernel, z: np.ndarray, y: np.ndarray, most: int) ->
     return _fill(kernel, z, chosen, rest, count)
 
 
-def _fill(kernel: _Kernel, z: np.ndarray, chosen: _Chosen, candidates: np.ndarray, count: int) -> _Chosen:
+def _fill(kernel: SparseKernel, z: np.ndarray, chosen: _Chosen, candidates: np.ndarray, count: int) -> _Chosen:
     """The chosen ones and more of the candidates, the first of them first, `count` in all at most: those that the
     others before leave some doubt of.
     """
@@ -239,18 +200,18 @@ def _fill(kernel: _Kernel, z: np.ndarray, chosen: _Chosen, candidates: np.ndarra
     return chosen
 
 
-def _with_useful(kernel: _Kernel, z: np.ndarray, chosen: _Chosen, more: np.ndarray, most: int) -> _Chosen:
+def _with_useful(kernel: SparseKernel, z: np.ndarray, chosen: _Chosen, more: np.ndarray, most: int) -> _Chosen:
     """The chosen ones, and at most so many of the others that add to them, asked from the farthest to the nearest."""
     at, known = kernel.scaled(z[more]), kernel.scaled(z[chosen.rows])
     order = _far_first(at, np.min(kernel.distances(at, known), axis=1))
     at, more = at[order], more[order]
-    beside = solve_triangular(chosen.L, kernel(known, at), lower=True, check_finite=False)
+    beside = linalg.solve_triangular(chosen.L, kernel(known, at), lower=True, check_finite=False)
     left = kernel(at, at) - beside.T @ beside
     np.einsum("ii->i", left)[:] += kernel.jitter
-    doubt = np.diagonal(cholesky(left, lower=True, check_finite=False)) ** 2
+    doubt = np.diagonal(linalg.cholesky(left, lower=True, check_finite=False)) ** 2
     # The jitter counts as noise.
     useful = np.flatnonzero(doubt - kernel.jitter > SURE * (kernel.noise_variance + kernel.jitter))[:most]
-    corner = cholesky(left[np.ix_(useful, useful)], lower=True, check_finite=False)
+    corner = linalg.cholesky(left[np.ix_(useful, useful)], lower=True, check_finite=False)
     above = np.zeros((len(chosen.L), len(useful)))
     return _Chosen(np.append(chosen.rows, more[useful]), np.block([[chosen.L, above], [beside[:, useful].T, corner]]))
 

@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
-import jax
 import numpy as np
 
 from hpsde.base.checks import check_count, check_returns, check_rows
 from hpsde.base.devices import small_steps
+from hpsde.base.draws import fold_in, make_key
 from hpsde.base.kept_programs import keeps_programs
 from hpsde.base.precision import double_precision
 from hpsde.base.program_memory import make_room
@@ -134,11 +134,14 @@ class Learner(ABC):
         settings = changed_settings(self.SETTINGS, self.settings, changes)
         fixed = [name for name in changes if full_name(self.settings, name).startswith(self.FIXED)]
         if self.info.updates and fixed:
-            raise InputError(
-                f"{fixed[0]}: the first learning step has decided on it. Make a new run with the setting, and give it "
-                "the rollouts of this one: hpsde export, hpsde import"
-            )
+            raise self._fixed(fixed[0])
         self.settings = settings
+
+    def _fixed(self, name: str) -> InputError:
+        return InputError(
+            f"{name}: the first learning step has decided on it. Make a new run with the setting, and give it "
+            "the rollouts of this one: hpsde export, hpsde import"
+        )
 
     def recall(self, contexts: np.ndarray, option: np.ndarray) -> None:  # noqa: B027 - not all learners need it
         """The present policy chose these options [N] in contexts [N, S]; `propose` has said so already."""
@@ -324,7 +327,7 @@ class Learner(ABC):
         return rows
 
     def _key(self, stream: int, index: int) -> Array:
-        return jax.random.fold_in(jax.random.fold_in(jax.random.key(self.seed), stream), index)
+        return fold_in(fold_in(make_key(self.seed), stream), index)
 
 
 def made_by(option: np.ndarray, updates: int) -> np.ndarray:

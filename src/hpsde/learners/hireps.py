@@ -11,17 +11,16 @@ leaves out the options with too little weight. docs/hireps.md says what the lite
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, cast
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
+from hpsde.base.arrays import map_arrays
+from hpsde.base.draws import split
 from hpsde.base.groups import setting
 from hpsde.base.padding import pad_rows, padded_size
-from hpsde.base.shapes import Array, Bool, Float
+from hpsde.base.shapes import Array
 from hpsde.errors import InputError
 from hpsde.learners import hireps_dual
 from hpsde.learners.ask_tell import Learner, Proposal
@@ -189,22 +188,11 @@ def update(state: HiREPSState, data: HiREPSData, settings: HiREPSSettings) -> tu
 
 def log_responsibilities(state: HiREPSState, data: HiREPSData) -> np.ndarray:
     """log p~_io [O, N] of the options kept and the rollouts inside the mask."""
-    arrays = (jnp.asarray(part) for part in (state.kept, data.features, data.parameters))
-    log_joint = np.asarray(_log_joint(state.options, state.gate, *arrays))[np.ix_(state.kept, data.mask)]
+    log_gate = softmax_log_probabilities(state.gate, data.features[data.mask])[state.kept]
+    options = map_arrays(lambda part: part[state.kept], state.options)
+    log_options = gaussian.log_density(options, data.features[data.mask], data.parameters[data.mask])
+    log_joint = np.asarray(log_gate) + np.asarray(log_options)
     return np.maximum(log_joint - np.logaddexp.reduce(log_joint, axis=0), LOWEST_LOG)
-
-
-@jax.jit
-def _log_joint(
-    options: LinearGaussian,
-    gate: SoftmaxGate,
-    kept: Bool[Array, " O"],
-    features: Float[Array, "N F"],
-    parameters: Float[Array, "N D"],
-) -> Float[Array, "O N"]:
-    """log pi(o | s) + log pi(xi | s, o), up to what all options share; minus infinity for those left out."""
-    log_gate = softmax_log_probabilities(gate, features)
-    return jnp.where(kept[:, None], log_gate + gaussian.log_density(options, features, parameters), -jnp.inf)
 
 
 def keep_options(shares: np.ndarray, kept: np.ndarray, settings: HiREPSSettings) -> np.ndarray:
@@ -217,25 +205,11 @@ def keep_options(shares: np.ndarray, kept: np.ndarray, settings: HiREPSSettings)
 
 def fit_policy(data: HiREPSData, weights: np.ndarray, kept: np.ndarray, settings: HiREPSSettings) -> HiREPSState:
     """The M-step: options and gate by maximum likelihood with weights p_io [O, N]."""
-    features, parameters = jnp.asarray(data.features), jnp.asarray(data.parameters)
-    options = _fit_options(
-        features, parameters, jnp.asarray(weights), ridge=settings.ridge, variance_floor=settings.variance_floor
-    )
-    return HiREPSState(options, kept, fit_softmax(features, jnp.asarray(weights), settings.gate_ridge))
-
-
-@functools.partial(jax.jit, static_argnames=("ridge", "variance_floor"))
-def _fit_options(
-    features: Float[Array, "N F"],
-    parameters: Float[Array, "N D"],
-    weights: Float[Array, "O N"],
-    *,
-    ridge: float,
-    variance_floor: float,
-) -> LinearGaussian:
-    pseudo_samples = parameters.shape[1] + 1.0
-    fit = functools.partial(gaussian.fit, ridge=ridge, variance_floor=variance_floor, pseudo_samples=pseudo_samples)
-    return jax.vmap(fit, in_axes=(None, None, 0))(features, parameters, weights)
+    pseudo_samples = data.parameters.shape[1] + 1.0
+    given = {"ridge": settings.ridge, "variance_floor": settings.variance_floor, "pseudo_samples": pseudo_samples}
+    each = [gaussian.fit(data.features, data.parameters, d, **given) for d in weights]
+    options = map_arrays(lambda *parts: np.stack(parts), *each)
+    return HiREPSState(options, kept, fit_softmax(data.features, weights, settings.gate_ridge))
 
 
 class HiREPS(Learner):
@@ -249,7 +223,7 @@ class HiREPS(Learner):
     settings: HiREPSSettings
 
     def _draw(self, key: Array, rows: np.ndarray, policy: HierarchicalPolicy) -> Proposal:
-        key_option, key_noise = jax.random.split(key)
+        key_option, key_noise = split(key)
         log_gate = policy.gate_scores(rows)
         log_gate = log_gate - np.logaddexp.reduce(log_gate, axis=0)
         option = draw_by_share(key_option, log_gate)

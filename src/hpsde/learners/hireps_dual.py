@@ -23,9 +23,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp
 
+from hpsde.base.later import Later
 from hpsde.steps.dual import FEATURE_RIDGE, ROUNDING
+
+special = Later("scipy.special")
+
 
 NEWTON_STEPS = 30
 BISECTION_STEPS = 36
@@ -70,7 +73,7 @@ def make_problem(
     returns: np.ndarray, features: np.ndarray, log_base: np.ndarray, log_responsibilities: np.ndarray
 ) -> DualProblem:
     """The problem in the dual's own units; all rows must have a base weight above zero."""
-    base = np.exp(log_base - logsumexp(log_base))
+    base = np.exp(log_base - special.logsumexp(log_base))
     centred = features - base @ features
     deviation = np.sqrt(base @ centred**2)
     usable = deviation > 1e-9 * (1.0 + np.max(np.abs(features), axis=0))
@@ -160,7 +163,7 @@ def _tilt(problem: DualProblem, beta: float, kappa: float, start: _Tilt | None) 
     logs = problem.log_base + (1.0 + power) * problem.log_responsibilities + beta * problem.returns
     logs = logs - problem.features @ u
     logs = logs - logs.max()
-    logs = logs - logsumexp(logs)
+    logs = logs - special.logsumexp(logs)
     p = np.exp(logs)
     divergence = np.sum(p * (logs - problem.log_base - problem.log_responsibilities))
     return _Tilt(logs, power, u, float(divergence), float(-np.sum(p * problem.log_responsibilities)))
@@ -186,7 +189,7 @@ def _expand(problem: DualProblem, beta: float, kappa: float, x: np.ndarray) -> t
     given /= total  # p(o | i)
     first, second = np.sum(given * logs, axis=0), np.sum(given * logs**2, axis=0)
     row_logs = problem.log_base + highest + np.log(total) + beta * problem.returns - phi @ x[1:]
-    log_sum = logsumexp(row_logs)
+    log_sum = special.logsumexp(row_logs)
     rows = np.exp(row_logs - log_sum)  # p(i)
     statistics = np.concatenate([first[:, None], -phi], axis=1)
     mean = rows @ statistics

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from hpsde import gp
 from hpsde.algorithm import reestimate
-from hpsde.base.draws import permutation
+from hpsde.base.draws import permutation, split, uniform_rows
 from hpsde.base.padding import pad_rows, padded_size
 from hpsde.base.precision import double_precision
 from hpsde.base.shapes import Array
+from hpsde.errors import InputError
 from hpsde.learners.ask_tell import DENSITY, Info, Learner, Proposal
-from hpsde.policy.doubts import Doubt, Signs, find_doubts
+from hpsde.policy.doubts import Doubt, Signs, find_doubts, signs_of_regions
 from hpsde.policy.hierarchical import HierarchicalPolicy
-from hpsde.settings import Settings
+from hpsde.settings import Settings, changed_settings
 from hpsde.steps import climbing, discovery, gaussian, latent, level, scouting, stopping
 from hpsde.steps.behaviours import History
 from hpsde.steps.climbing import Seen
-from hpsde.steps.features import FEATURE_NAMES, FeatureMap
+from hpsde.steps.features import FEATURE_NAMES, FeatureMap, bent
 from hpsde.steps.gates import explorer_of
 from hpsde.steps.gating import GPGate, returns_in_use
 from hpsde.steps.initial import EstimatedDensity, kernel_log_density
@@ -36,11 +36,20 @@ __all__ = ["HPSDE", "Frame", "Info", "Proposal"]
 
 
 class Frame(NamedTuple):
-    """Units, features and initial density, from the initial rollouts; fixed once a policy has been asked."""
+    """Units, features and initial density, from the initial rollouts; fixed once a policy has been asked.
+
+    bends: how many features, the last ones, are there only to bend an option's mean (steps/refinement.py).
+    """
 
     units: Units
     features: FeatureMap
     estimated: EstimatedDensity | None  # where the initial policy has no density of its own and it was asked for
+    bends: int = 0
+
+    def plain_features(self, contexts: np.ndarray) -> np.ndarray:
+        """The features [N, F - bends] of contexts [N, S] that options are sought with."""
+        features = self.features(contexts)
+        return features[:, : features.shape[1] - self.bends]
 
 
 class _Climbs(NamedTuple):
@@ -66,6 +75,7 @@ class HPSDE(Learner):
     settings: Settings
 
     def _begin(self) -> None:
+        self._check_regions()
         self._history = History(self.expected_rollouts)
         self._frame: Frame | None = None
         self._state = State()
@@ -74,12 +84,28 @@ class HPSDE(Learner):
 
     @double_precision
     def change_settings(self, changes: dict[str, Any]) -> None:
-        """Change settings; options keep their numbers where `max_options` grows."""
+        """Change settings; options keep their numbers where `max_options` grows, and are of the same form."""
+        before = self.settings
+        wanted = changed_settings(self.SETTINGS, self.settings, changes).options.form
+        if self.info.updates and wanted != self.settings.options.form:
+            raise self._fixed("options")
         super().change_settings(changes)
+        try:
+            self._check_regions()
+        except InputError:
+            self.settings = before
+            raise
         self._state = with_slots(self._state, self.settings.max_options)
 
+    def _check_regions(self) -> None:
+        if self.settings.density.kind == "regions" and self.context_size:
+            raise InputError(
+                f"density 'regions' is for tasks without a context: a solution must be a point; there are "
+                f"{self.context_size} numbers of context. Leave it out, or use density='options'"
+            )
+
     def _draw(self, key: Array, rows: np.ndarray, policy: HierarchicalPolicy) -> Proposal:
-        key_option, key_noise, key_scouts = jax.random.split(key, 3)
+        key_option, key_noise, key_scouts = split(key, 3)
         parameters, option = self._drawn(key_option, key_noise, key_scouts, rows, policy)
         climbs = self._climbs(len(rows))
         parameters[: len(climbs.places)], option[: len(climbs.places)] = climbs.places, climbs.option
@@ -104,7 +130,11 @@ class HPSDE(Learner):
     def _drawn(
         self, key_option: Array, key_noise: Array, key_scouts: Array, rows: np.ndarray, policy: HierarchicalPolicy
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Parameters [N, D] by the options that the gate draws, or by scouts, and these options [N]."""
+        """Parameters [N, D] by the options that the gate draws, or by scouts, and these options [N]; by the initial
+        policy where options are on tops that regions have found, and their own rollouts would bring nothing new.
+        """
+        if self._state.regions is not None:
+            return np.array(self._initial.sample(key_noise, rows)), np.full(len(rows), INITIAL)
         scouts, unseen = self._scouts(key_scouts, rows, policy)
         explorer = explorer_of(policy.gate, self.settings.gate)
         values = policy.gate_scores(rows, explorer.optimism)
@@ -133,9 +163,9 @@ class HPSDE(Learner):
     def _scouts(self, key: Array, rows: np.ndarray, policy: HierarchicalPolicy) -> tuple[np.ndarray, np.ndarray]:
         """The contexts [N, S] in which scouts are sent (steps/scouting.py), as rows, and their parameters."""
         none = np.zeros(0, dtype=int), np.zeros((0, self.parameter_size))
-        key_count, key_rows, key_pool, key_guess = jax.random.split(key, 4)
+        key_count, key_rows, key_pool, key_guess = split(key, 4)
         gone = self._scouts_gone()
-        count = int(self.settings.density.scouts * len(rows) + float(jax.random.uniform(key_count)))
+        count = int(self.settings.density.scouts * len(rows) + float(uniform_rows(key_count, 1)[0]))
         if self._state.landscape is None or self._frame is None or count <= 0:
             return none
         order = permutation(key_rows, len(rows))
@@ -179,7 +209,7 @@ class HPSDE(Learner):
             return np.zeros(0, dtype=int), np.zeros((0, self.parameter_size))
         some = some[:count]
         policies, which = discovery.guessed_policies(found), np.arange(count) % len(found.guesses)
-        parameters = frame.units.raw_parameters(gaussian.draw(key, policies, frame.features(rows[some]), which))
+        parameters = frame.units.raw_parameters(gaussian.draw(key, policies, frame.plain_features(rows[some]), which))
         known = self._initial.log_density(rows[some], parameters)
         possible = np.ones(count, dtype=bool) if known is None else np.isfinite(known)
         return some[possible], parameters[possible]
@@ -200,6 +230,11 @@ class HPSDE(Learner):
         found = scouting.choose(landscape, self._process(frame, landscape), contexts, pools, options)
         taken = drawn.reshape(count, scouting.POOL, -1)[np.arange(count), found.chosen]
         return some[found.worth], taken[found.worth]
+
+    @property
+    def _landscape_is_sought(self) -> bool:
+        """Whether options are solutions that the landscape shows; also where regions are asked for and cannot climb."""
+        return self._state.regions is None and self.settings.density.kind in ("options", "regions")
 
     def _process(self, frame: Frame, landscape: Landscape) -> gp.GP:
         """The landscape's process given the rollouts that the policy was learned from."""
@@ -228,18 +263,20 @@ class HPSDE(Learner):
             # Until a policy has been asked, only the state is in the units of the old frame: all but the numbers goes.
             self._frame, self._state = self._make_frame(usable), State(next_number=self._state.next_number)
         frame, settings = self._frame, self.settings
-        data, maps = self._data(frame, usable), self._feature_maps(usable)
+        data, maps = self._data(frame, usable), self._feature_maps(frame, usable)
         rows, contexts = len(data.mask), self.rollouts.contexts[usable]
 
         def log_behaviour(P: np.ndarray | None) -> np.ndarray:
             return pad_rows(self._log_behaviour(frame, usable, P)[usable], rows)
 
-        candidates = [pad_rows(each(contexts), rows) for each in maps]
+        candidates = [(pad_rows(each.features(contexts), rows), each.bends) for each in maps]
         given = frame.units.spreads, candidates, log_behaviour, self._state, settings, self._looks
         estimate, self._state, step = reestimate(key, data, *given)
         if estimate.features is not None:
-            self._frame = self._frame._replace(features=maps[estimate.features])
+            self._frame = maps[estimate.features]
         self.info = replace(self.info, **vars(step))
+        if estimate.shown is not None:
+            self._conditioned = self.info.updates + 1, estimate.shown.model.process
         policy = HierarchicalPolicy(
             standard_options=estimate.options,
             kept=estimate.kept,
@@ -249,7 +286,7 @@ class HPSDE(Learner):
             mean_returns=estimate.mean_returns,
             known_contexts=contexts,
             numbers=estimate.numbers,
-            tried=np.isin(estimate.numbers, self.rollouts.number) if settings.density.kind == "options" else None,
+            tried=np.isin(estimate.numbers, self.rollouts.number) if self._landscape_is_sought else None,
         )
         policy = replace(policy, doubts=self._doubts(self._believed(data), step, policy))
         self.info = replace(self.info, to_gain=self._to_gain(step, policy))
@@ -262,8 +299,8 @@ class HPSDE(Learner):
         if climbs or step.quiet < stopping.QUIET or policy.doubts or not isinstance(gate, GPGate) or gate.binary:
             return float("inf")
         rows = policy.known_contexts[gp.spread_subset(len(policy.known_contexts), stopping.CONTEXTS)]
-        arrays = (jnp.asarray(each) for each in (policy.features(rows), policy.units.contexts(rows)))
-        moments = returns_in_use(gate, policy.standard_options, *arrays)
+        asked = policy.standard_options, policy.kept, policy.features(rows), policy.units.contexts(rows)
+        moments = returns_in_use(gate, *asked)
         mean, deviation = (np.asarray(each)[policy.kept] for each in moments)
         signal = float(np.exp(gate.process.hyperparameters.log_signal))
         unsure = stopping.left_of_gate(mean, deviation) > stopping.UNSURE * signal
@@ -271,7 +308,9 @@ class HPSDE(Learner):
 
     def _doubts(self, data: Data, step: StepInfo, policy: HierarchicalPolicy) -> tuple[Doubt, ...]:
         """The doubts about the policy; none with joint Gaussians, which have no model of the return to check it by."""
-        if self.settings.density.kind != "options":
+        if self._state.regions is not None:
+            return find_doubts(signs_of_regions(step.options_kept, step.maxima, self._state.settled, step.climbing))
+        if not self._landscape_is_sought:
             return ()
         expected = float("nan")
         if isinstance(policy.gate, GPGate) and policy.gate.cautious:
@@ -301,19 +340,43 @@ class HPSDE(Learner):
             first = usable & self._first
             known = units.contexts(self.rollouts.contexts[first]), self.rollouts.returns[first]
             units = units._replace(return_level=level.fit(*known))
-        return Frame(units, chosen.features.make(contexts), None)
+        return self._with_features(Frame(units, chosen.features.make(contexts), None), contexts)
+
+    def _with_features(self, frame: Frame, contexts: np.ndarray) -> Frame:
+        """The frame, its features followed by those that may bend an option, where there are rollouts for them."""
+        settings = self.settings
+        if not settings.options.refine or settings.density.kind != "options":
+            return frame
+        if settings.options.trained is not None:  # such means bend by themselves
+            return frame
+        wider = bent(frame.features)
+        if wider is frame.features:
+            return frame
+        plain, count = (each(contexts[:1]).shape[1] for each in (frame.features, wider))
+        if count + 1 > len(contexts) / latent.PER_NUMBER:
+            return frame
+        return frame._replace(features=wider, bends=count - plain)
 
     @property
     def _first(self) -> np.ndarray:
         """The rollouts [N] that cover the whole space: those of the initial policy, and data from elsewhere."""
         return np.isin(self.rollouts.behaviour, (0, GIVEN))
 
-    def _feature_maps(self, usable: np.ndarray) -> list[FeatureMap]:
-        """The features to choose from; none once they are chosen, or where there is nothing to choose."""
+    def _feature_maps(self, frame: Frame, usable: np.ndarray) -> list[Frame]:
+        """Frames with the features to choose from; none once they are chosen, or where there is nothing to choose."""
         chosen, contexts = self.settings, self.rollouts.contexts[usable]
         if self._history.behaviours or chosen.features.kind != "automatic" or not self.context_size:
             return []
-        return [replace(chosen.features, kind=name).make(contexts) for name in FEATURE_NAMES[1:]]
+        maps: list[FeatureMap] = [replace(chosen.features, kind=name).make(contexts) for name in FEATURE_NAMES[1:]]
+
+        def enough(each: FeatureMap) -> bool:
+            return len(contexts) >= latent.PER_NUMBER * (each(contexts[:1]).shape[1] + 1)
+
+        if chosen.options.more(self.context_size) and enough(maps[-1]):
+            maps = maps[-1:]  # options that bend by themselves are found where components can follow them
+        else:  # those with too few rollouts are not considered, nor those after: pictures have millions of products
+            maps = list(itertools.takewhile(enough, maps)) or maps[:1]
+        return [self._with_features(frame._replace(features=each), contexts) for each in maps]
 
     def _data(self, frame: Frame, usable: np.ndarray) -> Data:
         """The usable rollouts in standard units, padded, but without pi_old."""
@@ -325,6 +388,7 @@ class HPSDE(Learner):
             parameters=pad_rows(parameters, rows),
             returns=pad_rows(returns, rows),
             features=pad_rows(frame.features(contexts), rows),
+            bends=frame.bends,
             log_behaviour=np.zeros(rows),
             mask=np.arange(rows) < len(returns),
             initial=pad_rows(self._first[usable], rows),
@@ -382,6 +446,6 @@ class HPSDE(Learner):
             return np.zeros(len(contexts))  # of nobody
         if P is not None:
             points = contexts[known], parameters[known] @ P
-            return kernel_log_density(points, contexts, parameters @ P, self.expected_rollouts)
+            return kernel_log_density(points, contexts, parameters @ P)
         estimated = EstimatedDensity.fit(self._key(DENSITY, stream), contexts[known], parameters[known])
         return estimated.log_density(contexts, parameters)

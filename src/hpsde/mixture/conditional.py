@@ -20,9 +20,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import digamma, gammaln, softmax, xlogy
 
+from hpsde.base.later import Later
 from hpsde.base.shapes import Bool, Float
+
+special = Later("scipy.special")
+
 
 ALPHA_0 = 0.1
 LAMBDA_0 = 0.002  # of standardised features
@@ -79,17 +82,23 @@ def _statistics(weighted: Float[np.ndarray, "C N"], samples: WeightedSamples) ->
     return sums
 
 
-def _component(stats: _Statistics) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-    """M, Lambda, S, nu of components with these statistics, and their log marginal likelihood; any leading axes."""
+def _component(stats: _Statistics) -> tuple[np.ndarray, ...]:
+    """M, Lambda, S, nu of components with these statistics; any leading axes."""
     F, K = stats.fy.shape[-2:]
-    nu_0 = K + 2.0
     Lambda = stats.ff + LAMBDA_0 * np.eye(F)
     M = np.linalg.solve(Lambda, stats.fy)
     S = stats.yy - np.swapaxes(stats.fy, -1, -2) @ M
     S = 0.5 * (S + np.swapaxes(S, -1, -2)) + SPREAD_0**2 * np.eye(K)
-    nu = nu_0 + stats.n
+    return M, Lambda, S, K + 2.0 + stats.n
+
+
+def _log_marginal(stats: _Statistics) -> np.ndarray:
+    """The log marginal likelihood of components with these statistics; any leading axes."""
+    F, K = stats.fy.shape[-2:]
+    nu_0 = K + 2.0
+    _, Lambda, S, nu = _component(stats)
     log_det, log_det_S = np.linalg.slogdet(Lambda)[1], np.linalg.slogdet(S)[1]
-    value = (
+    return np.asarray(
         -0.5 * stats.n * K * np.log(np.pi)
         + 0.5 * K * (F * np.log(LAMBDA_0) - log_det)
         + 0.5 * nu_0 * K * np.log(SPREAD_0**2)
@@ -97,13 +106,12 @@ def _component(stats: _Statistics) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
         + _log_multigamma(0.5 * nu, K)
         - _log_multigamma(np.asarray(0.5 * nu_0), K)
     )
-    return (M, Lambda, S, nu), value
 
 
 def _log_multigamma(a: np.ndarray, K: int) -> np.ndarray:
     """log Gamma_K(a) of any number of a's."""
     constant = 0.25 * K * (K - 1) * np.log(np.pi)
-    return np.asarray(constant + np.sum(gammaln(a[..., None] - 0.5 * np.arange(K)), axis=-1))
+    return np.asarray(constant + np.sum(special.gammaln(a[..., None] - 0.5 * np.arange(K)), axis=-1))
 
 
 def _expected_log_density(posterior: Posterior, samples: WeightedSamples) -> Float[np.ndarray, "A N"]:
@@ -112,7 +120,9 @@ def _expected_log_density(posterior: Posterior, samples: WeightedSamples) -> Flo
     S, nu = posterior.S[on], posterior.nu[on]
     precision, spread = np.linalg.inv(S), np.linalg.inv(posterior.Lambda[on])
     log_det = np.linalg.slogdet(S)[1]
-    log_precision = np.sum(digamma(0.5 * (nu[:, None] - np.arange(K)[None])), axis=1) + K * np.log(2.0) - log_det
+    log_precision = (
+        np.sum(special.digamma(0.5 * (nu[:, None] - np.arange(K)[None])), axis=1) + K * np.log(2.0) - log_det
+    )
     error = samples.y[None] - samples.phi[None] @ posterior.M[on]
     distance = np.sum((error @ precision) * error, axis=-1)
     pull = np.sum((samples.phi[None] @ spread) * samples.phi[None], axis=-1)
@@ -121,38 +131,48 @@ def _expected_log_density(posterior: Posterior, samples: WeightedSamples) -> Flo
 
 def _log_responsibilities(posterior: Posterior, samples: WeightedSamples) -> Float[np.ndarray, "B N"]:
     """Unnormalised log r_io of the components and, last, of the background."""
-    log_share = digamma(posterior.alpha) - digamma(np.sum(posterior.alpha))
+    log_share = special.digamma(posterior.alpha) - special.digamma(np.sum(posterior.alpha))
     logs = np.full((len(posterior.alpha), len(samples.y)), -np.inf)
     logs[:-1][posterior.active] = _expected_log_density(posterior, samples)
     logs[-1] = samples.log_background
     return log_share[:, None] + logs
 
 
-def _maximise(r: Float[np.ndarray, "B N"], active: np.ndarray, samples: WeightedSamples) -> tuple[Posterior, float]:
-    """The posterior given responsibilities, and the bound at both but for their entropy."""
+def posterior_of(r: Float[np.ndarray, "B N"], active: Bool[np.ndarray, " C"], samples: WeightedSamples) -> Posterior:
+    """The posterior given responsibilities."""
+    weighted = r * samples.counts[None]
+    M, Lambda, S, nu = _component(_statistics(weighted[:-1], samples))
+    return Posterior(M, Lambda, S, nu, ALPHA_0 + np.sum(weighted, axis=1), active)
+
+
+def _bound(r: Float[np.ndarray, "B N"], active: np.ndarray, samples: WeightedSamples) -> float:
+    """The evidence lower bound at responsibilities and the posterior given them."""
     weighted = r * samples.counts[None]
     n = np.sum(weighted, axis=1)
-    stats = _statistics(weighted[:-1], samples)
-    (M, Lambda, S, nu), value = _component(stats)
-    posterior = Posterior(M, Lambda, S, nu, ALPHA_0 + n, active)
     bound = (
-        np.sum(value[active])
+        np.sum(_log_marginal(_statistics(weighted[:-1][active], samples)))
         + weighted[-1] @ samples.log_background
-        + np.sum(gammaln(ALPHA_0 + n) - gammaln(ALPHA_0))
-        + gammaln(ALPHA_0 * len(n))
-        - gammaln(ALPHA_0 * len(n) + np.sum(n))
+        + np.sum(special.gammaln(ALPHA_0 + n) - special.gammaln(ALPHA_0))
+        + special.gammaln(ALPHA_0 * len(n))
+        - special.gammaln(ALPHA_0 * len(n) + np.sum(n))
     )
-    return posterior, float(bound)
+    return float(bound) - float(np.sum(special.xlogy(r, r) @ samples.counts))
 
 
 def climb(
     r: Float[np.ndarray, "B N"], active: Bool[np.ndarray, " C"], samples: WeightedSamples, *, steps: int
 ) -> tuple[Float[np.ndarray, "B N"], float]:
-    """Responsibilities after some steps of variational EM, and their bound."""
+    """Responsibilities after some steps of variational EM, and their bound.
+
+    Components that are not active have no share: the steps are of the others alone.
+    """
+    rows = np.append(active, True)
+    some, every = r[rows], np.ones(int(active.sum()), dtype=bool)
     for _ in range(steps):
-        posterior, _ = _maximise(r, active, samples)
-        r = softmax(_log_responsibilities(posterior, samples), axis=0)
-    return r, _maximise(r, active, samples)[1] - float(np.sum(xlogy(r, r) @ samples.counts))
+        some = special.softmax(_log_responsibilities(posterior_of(some, every, samples), samples), axis=0)
+    r = np.zeros_like(r)
+    r[rows] = some
+    return r, _bound(r, active, samples)
 
 
 def join_gains(
@@ -164,7 +184,9 @@ def join_gains(
         # A sample of which one of the two has nothing has the same entropy before and after.
         mine = np.flatnonzero(shares[one] > NEGLIGIBLE)
         apart, own = shares[:, mine], shares[one, mine]
-        gains[one] -= (xlogy(apart + own, apart + own) - xlogy(apart, apart) - xlogy(own, own)) @ counts[mine]
+        gains[one] -= (
+            special.xlogy(apart + own, apart + own) - special.xlogy(apart, apart) - special.xlogy(own, own)
+        ) @ counts[mine]
     return gains
 
 
@@ -174,24 +196,19 @@ def _gains_apart(
     """`join_gains` of components that share no sample."""
     on = np.flatnonzero(active)
     stats = _statistics(r[on] * samples.counts[None], samples)
-    _, single = _component(stats)
-    _, double = _component(_Statistics(*(part[:, None] + part[None] for part in stats)))
-    single += gammaln(ALPHA_0 + stats.n) - gammaln(ALPHA_0)
-    double += gammaln(ALPHA_0 + stats.n[:, None] + stats.n[None]) - gammaln(ALPHA_0)
+    single = _log_marginal(stats)
+    double = _log_marginal(_Statistics(*(part[:, None] + part[None] for part in stats)))
+    single += special.gammaln(ALPHA_0 + stats.n) - special.gammaln(ALPHA_0)
+    double += special.gammaln(ALPHA_0 + stats.n[:, None] + stats.n[None]) - special.gammaln(ALPHA_0)
     gains = np.full((len(active), len(active)), -np.inf)
     gains[np.ix_(on, on)] = double - single[:, None] - single[None]
     np.fill_diagonal(gains, -np.inf)
     return gains
 
 
-def posterior_of(r: Float[np.ndarray, "B N"], active: Bool[np.ndarray, " C"], samples: WeightedSamples) -> Posterior:
-    """The posterior given responsibilities."""
-    return _maximise(r, active, samples)[0]
-
-
 def responsibilities(posterior: Posterior, samples: WeightedSamples) -> Float[np.ndarray, "C N"]:
     """r_io of samples that belong to some component: the background has no say."""
-    return softmax(_log_responsibilities(posterior, samples)[:-1], axis=0)
+    return special.softmax(_log_responsibilities(posterior, samples)[:-1], axis=0)
 
 
 class Fit(NamedTuple):

@@ -103,6 +103,7 @@ class LaplacianEigenmaps:
     dimensions: the most coordinates to give. There are fewer when there are not so many points, or when
         further solutions oscillate from neighbour to neighbour (lambda above 0.95); there is always one.
     neighbours: k. Groups of no more than k points do not part from the rest.
+    scaled: whether each number is scaled to its deviation at first.
     max_points: the most points in the graph, whose time and memory grow with the square of their number. Of
         more points an even selection makes the graph, and the others get their coordinates by the
         out-of-sample map.
@@ -111,6 +112,7 @@ class LaplacianEigenmaps:
     dimensions: int = 8
     neighbours: int = 25
     max_points: int = 4000
+    scaled: bool = True
 
     def __post_init__(self) -> None:
         for name, least in (("dimensions", 1), ("neighbours", 1), ("max_points", 2)):
@@ -129,7 +131,7 @@ class LaplacianEigenmaps:
         distinct = np.unique(chosen + 0.0, axis=0)
         if len(distinct) > self.max_points:
             distinct = distinct[np.linspace(0, len(distinct) - 1, self.max_points).round().astype(int)]
-        centre, scale = _scaling(distinct)
+        centre, scale = _scaling(distinct) if self.scaled else _nothing(distinct)
         points = np.unique((distinct - centre) / scale + 0.0, axis=0)
         distances = cdist(points, points)
         neighbours = min(self.neighbours, len(points) - 1)
@@ -237,6 +239,11 @@ def _scaling(points: Float[np.ndarray, "n Z"]) -> tuple[np.ndarray, np.ndarray]:
     spread = np.ptp(points, axis=0)
     constant = spread <= 1e-12 * np.max(np.abs(points), axis=0)
     return np.mean(points, axis=0), np.where(constant, np.inf, np.std(points, axis=0))
+
+
+def _nothing(points: Float[np.ndarray, "n Z"]) -> tuple[np.ndarray, np.ndarray]:
+    """The centre and scale that change nothing."""
+    return np.zeros(points.shape[1]), np.ones(points.shape[1])
 
 
 def _check_points(x: Any, size: int | None = None) -> Float[np.ndarray, "N Z"]:

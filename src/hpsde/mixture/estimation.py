@@ -18,10 +18,9 @@ from jax.scipy.special import gammaln
 from hpsde.base.shapes import Array, Bool, Float, Int
 from hpsde.errors import UnknownNameError
 from hpsde.mixture import em as mixture_em
+from hpsde.mixture.model import DENSITY_METHODS, Mixture, MixturePrior
 from hpsde.mixture.posterior import (
     LOG_2PI,
-    Mixture,
-    MixturePrior,
     Unit,
     e_step,
     log_densities,
@@ -50,9 +49,6 @@ __all__ = [
     "marginal",
     "select",
 ]
-
-
-DENSITY_METHODS = ("vb", "em")
 
 
 class MixtureFitInfo(NamedTuple):
@@ -289,3 +285,7 @@ def _method(name: str, prior: MixturePrior, options: int, total: Float[Array, ""
         constant=constant(prior, options, total),
         price=lambda options: jnp.zeros((), total.dtype),
     )
+
+
+compiled_log_density = jax.jit(log_density)
+compiled_log_responsibilities = jax.jit(log_responsibilities)

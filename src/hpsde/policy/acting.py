@@ -103,7 +103,7 @@ class ProcessInUse:
     @cached_property
     def whitening(self) -> np.ndarray:
         """W [P, P], lower triangular, with W' W = (K + noise)^-1; NaN where K has no factor."""
-        K = self.signal_variance * correlation(self.kernel, self._distances(self.points), xp=np)
+        K = self.signal_variance * correlation(self.kernel, self._distances(self.points))
         root, diagonal = self.root, np.einsum("ii->i", K)
         diagonal += JITTER * self.signal_variance
         if root is None:
@@ -135,7 +135,7 @@ class ProcessInUse:
 
     def covariances(self, at: np.ndarray) -> np.ndarray:
         """k [Q, P] of scaled points [Q, E]."""
-        return self.signal_variance * correlation(self.kernel, self._distances(at), xp=np)
+        return self.signal_variance * correlation(self.kernel, self._distances(at))
 
     def mean_of(self, k: np.ndarray) -> np.ndarray:
         """m + k' beta [Q]."""
@@ -298,7 +298,7 @@ def _invert_into(out: np.ndarray, L: np.ndarray) -> None:
 
 
 def restored_gate(gate: str, fields: Mapping[str, np.ndarray]) -> Any:
-    """The gate of a file's fields, as learners have it. This loads JAX."""
+    """The gate of a file's fields, as learners have it."""
     from hpsde.policy.fields import gate_fields
     from hpsde.steps.gates import known_gates
 
@@ -308,28 +308,28 @@ def restored_gate(gate: str, fields: Mapping[str, np.ndarray]) -> Any:
 
 def restored_h(kind: str, fields: Mapping[str, np.ndarray]) -> Any:
     """What the options' means add to their linear part; None where it is nothing."""
-    from hpsde.policy.fields import option_fields
+    from hpsde.policy.fields import OPTIONS, option_fields
 
     if not (names := option_fields(kind)):
         return None
+    arrays = {name.removeprefix("option_h_"): fields[name] for name in names}
+    if kind in OPTIONS:
+        return OPTIONS[kind][0](**arrays)
     from hpsde.steps.options import known_options
 
-    return known_options()[kind].restored({name.removeprefix("option_h_"): fields[name] for name in names})
+    return known_options()[kind].restored(arrays)
 
 
 def restored_options(kind: str, fields: Mapping[str, np.ndarray], limits: Limits) -> LinearGaussian:
-    """The options of a file's fields, as learners have them. This loads JAX."""
-    import jax
-
+    """The options of a file's fields, as learners have them."""
     from hpsde.steps import gaussian
 
-    b, w, Sigma = (jax.numpy.asarray(fields[f"option_{name}"]) for name in OPTION_FIELDS)
-    h = jax.tree.map(jax.numpy.asarray, restored_h(kind, fields))
-    return gaussian.cut(gaussian.LinearGaussian(b, w, Sigma, h=h), limits)
+    b, w, Sigma = (fields[f"option_{name}"] for name in OPTION_FIELDS)
+    return gaussian.cut(gaussian.LinearGaussian(b, w, Sigma, h=restored_h(kind, fields)), limits)
 
 
 class OtherInUse:
-    """A gate of another kind, such as a user's own, by what it says itself. This loads JAX."""
+    """A gate of another kind, such as a user's own, by what it says itself."""
 
     def __init__(self, gate: str, fields: Mapping[str, np.ndarray], options: str, limits: Limits):
         self._kind, self._fields, self._options, self._limits = gate, fields, options, limits
@@ -337,14 +337,12 @@ class OtherInUse:
     @double_precision
     def scores(self, means: np.ndarray, features: np.ndarray, contexts: np.ndarray) -> np.ndarray:
         """What the gate maximises, of the kept options [O, C]."""
-        import jax.numpy as jnp
-
         from hpsde.steps import gates
 
         kept, options = self._fields["kept"], restored_options(self._options, self._fields, self._limits)
         gate = restored_gate(self._kind, self._fields)
-        values = gates.scores(gate, options, jnp.asarray(kept), jnp.asarray(features), jnp.asarray(contexts))
-        return np.asarray(values)[kept]
+        values = gates.scores(gate, options, kept, features, contexts)
+        return values[kept]
 
 
 GateInUse = GPInUse | SoftmaxInUse | MarginalInUse | OtherInUse

@@ -33,6 +33,7 @@ class Signs(NamedTuple):
     lengths. options, maxima: how many options there are, and how many solutions the model shows. settled: learning
     steps since that number last changed. outside: share of the newest rollouts that lie against or beyond the bounds of
     a uniform initial policy. directions: of the parameters, that matter. first: how many first rollouts there are.
+    climbing: regions that climb still, where options are sought by them.
     """
 
     explained: float
@@ -46,6 +47,13 @@ class Signs(NamedTuple):
     outside: float
     directions: int
     first: int
+    climbing: int = 0
+
+
+def signs_of_regions(options: int, tops: int, settled: int, climbing: int) -> Signs:
+    """What is known where options stand on tops that regions have found: nothing is modelled."""
+    nan = float("nan")
+    return Signs(nan, nan, nan, nan, nan, options, max(tops, 1), settled, nan, directions=0, first=1, climbing=climbing)
 
 
 EXPLAINED = 0.1
@@ -101,6 +109,13 @@ def find_doubts(signs: Signs) -> tuple[Doubt, ...]:
             signs.width,
             f"An option varies over {signs.width:.2g} kernel lengths, more than the solution it stands for is wide. "
             "More rollouts narrow it.",
+        )
+    if signs.climbing:
+        doubt(
+            "climbing",
+            signs.climbing,
+            f"{signs.climbing} regions climb still: options may rise, and solutions whose tops are not reached have "
+            "none yet. More rollouts.",
         )
     if signs.maxima > signs.options:
         doubt(

@@ -1,11 +1,13 @@
 """The fields of a policy file: their types and shapes, and what must hold of their numbers.
 
 Shapes are in the letters of base/shapes.py, and P: points, E: axes of the gate, K: knots of the warp, J: bumps,
-V: numbers of the return's level, Q: points of a gate that is sparse, or 0, M: squared exponentials of a kernel.
+V: numbers of the return's level, Q: points of a gate that is sparse, or 0, M: squared exponentials of a kernel,
+H: units in a layer of a network, L: its layers after the first.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +15,7 @@ import numpy as np
 
 from hpsde.base.archive import TRUTH_VALUES, WHOLE_NUMBERS, Field
 from hpsde.steps.configuration import LARGEST_POINTS
+from hpsde.steps.network import NEURAL, SHAPES, Network
 
 # Of these the exponential and its square are taken.
 LOGARITHMS = ("gate_log_lengths", "gate_log_signal", "gate_log_noise")
@@ -45,6 +48,7 @@ COMMON = {
 FEATURES = {
     "linear": {"features_centre": Field("F"), "features_scale": Field("F")},
     "quadratic": {"features_centre": Field("S"), "features_scale": Field("S")},
+    "cubic": {"features_centre": Field("T"), "features_scale": Field("T")},
     "squared-exponential": {
         "features_centres": Field("J S"),
         "features_bandwidth": Field("S"),
@@ -96,6 +100,7 @@ GONE_IN_VERSION = {11: ("gate_matern",)}
 VERSION = max(NEW_IN_VERSION)
 NAMES_OPTIONS = 10  # since this version a header may name the kind of the options, and since the next it does
 LINEAR = "linear"
+OPTIONS: dict[str, tuple[Any, Mapping[str, str]]] = {NEURAL: (Network, SHAPES)}
 
 
 def fields_of(features: Any, gate: Any, version: int = VERSION, options: Any = LINEAR) -> dict[str, Field]:
@@ -116,19 +121,27 @@ def gate_fields(gate: Any) -> dict[str, Field]:
 
     known = known_gates()
     if not isinstance(gate, str) or gate not in known:
-        raise ValueError(f"gate {gate!r} is none of {', '.join(known)}: import the module that defines it first")
+        raise ValueError(
+            f"gate {gate!r} is none of {', '.join(sorted(known))}: import the module that defines it first"
+        )
     return _as_fields("gate_", known[gate].shapes)
 
 
 def option_fields(options: Any) -> dict[str, Field]:
-    """The fields of what the options' means add to their linear part: their class says them."""
+    """The fields of what the options' means add to their linear part: networks are here, so that they load no JAX; of
+    others their class says them.
+    """
     if options == LINEAR:
         return {}
+    if isinstance(options, str) and options in OPTIONS:
+        return _as_fields("option_h_", OPTIONS[options][1])
     from hpsde.steps.options import known_options
 
     known = known_options()
     if not isinstance(options, str) or options not in known:
-        raise ValueError(f"options {options!r} is none of {', '.join(known)}: import the module that defines it first")
+        raise ValueError(
+            f"options {options!r} is none of {', '.join(sorted(known))}: import the module that defines it first"
+        )
     return _as_fields("option_h_", known[options].shapes)
 
 
@@ -157,6 +170,7 @@ def check_fields(arrays: Mapping[str, np.ndarray], fields: Mapping[str, Field]) 
     for whole, of, wanted in (
         ("Z", "a gate", sizes["S"] + sizes["D"]),
         ("G", "a gate", sizes["F"] + 1),
+        ("T", "cubic features", sizes["S"]),
         ("V", "the return's level", 1 + 2 * sizes["S"]),
     ):
         if sizes.get(whole, wanted) != wanted:
@@ -167,10 +181,10 @@ def check_fields(arrays: Mapping[str, np.ndarray], fields: Mapping[str, Field]) 
         if not least <= sizes["E"] <= most:
             raise ValueError(f"{sizes['E']} axes of a gate were found where {least} to {most} are possible")
     if "features_centre" in fields:
-        linear, S = fields["features_centre"].shape == "F", sizes["S"]
-        if sizes["F"] != (S if linear else S * (S + 3) // 2):
-            kind = "linear" if linear else "quadratic"
-            raise ValueError(f"{sizes['F']} {kind} features were found for {S} context numbers")
+        degree = "FST".index(fields["features_centre"].shape) + 1
+        if sizes["F"] != math.comb(sizes["S"] + degree, degree) - 1:
+            kind = ("linear", "quadratic", "cubic")[degree - 1]
+            raise ValueError(f"{sizes['F']} {kind} features were found for {sizes['S']} context numbers")
     if "J" in sizes:
         wanted = sizes["J"] + (sizes["S"] if np.any(arrays.get("features_trend", 0.0)) else 0)
         if sizes["F"] != wanted:

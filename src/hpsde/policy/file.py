@@ -26,7 +26,7 @@ from hpsde.policy.doubts import Doubt
 from hpsde.policy.fields import LINEAR, NAMES_OPTIONS, VERSION, check_fields, fields_of
 from hpsde.policy.hierarchical import HierarchicalPolicy
 from hpsde.steps import level
-from hpsde.steps.features import Custom, FeatureMap, Linear, Quadratic, SquaredExponential
+from hpsde.steps.features import POLYNOMIALS, Custom, FeatureMap, SquaredExponential
 from hpsde.steps.rollouts import Units
 
 FORMAT = "hpsde-policy"
@@ -214,9 +214,8 @@ def made_later(name: str, gate: str, options: str, fields: Mapping[str, np.ndarr
 def _features(kind: str, arrays: dict[str, np.ndarray], function: Any) -> FeatureMap:
     if kind == "custom":
         return Custom(function)
-    if kind in ("linear", "quadratic"):
-        made = Linear if kind == "linear" else Quadratic
-        return made(arrays["features_centre"], arrays["features_scale"])
+    if kind in POLYNOMIALS:
+        return POLYNOMIALS[kind](arrays["features_centre"], arrays["features_scale"])
     return SquaredExponential(arrays["features_centres"], arrays["features_bandwidth"], arrays["features_trend"])
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hpsde.base.arrays import is_jax, leaves, map_arrays
 from hpsde.base.checks import as_numbers, check_rows
-from hpsde.base.padding import pad_rows, padded_size
+from hpsde.base.draws import make_key, numbers_of
 from hpsde.base.precision import double_precision
 from hpsde.base.shapes import Array
 from hpsde.errors import InputError
@@ -222,9 +223,10 @@ class HierarchicalPolicy:
     def log_option_densities(self, contexts: Any, parameters: Any) -> np.ndarray:
         """log pi(xi | s, o) [O, N] of every option; arguments as for `log_prob`."""
         rows, xi = self._pairs(contexts, parameters)
-        standard = pad_rows(self.units.parameters(xi), padded_size(len(rows)))
-        values = _compiled("log_density")(self.standard_options, self._padded_features(rows), standard)
-        return np.asarray(values)[self.kept][:, : len(rows)] - self.units.log_volume
+        from hpsde.steps import gaussian
+
+        values = gaussian.log_density(self._kept_options, self.features(rows), self.units.parameters(xi))
+        return np.asarray(values) - self.units.log_volume
 
     def assign(self, contexts: Any, parameters: Any) -> np.ndarray:
         """The option whose policy explains each rollout best [N]; arguments as for `log_prob`."""
@@ -233,12 +235,9 @@ class HierarchicalPolicy:
     @property
     def is_finite(self) -> bool:
         """Whether all its numbers are finite, but for bounds, which may be absent."""
-        import jax
-
         numbers = (self.standard_options._replace(low=None, high=None), self.mean_returns)
         units = self.units._replace(parameter_low=np.zeros(0), parameter_high=np.zeros(0))
-        leaves = jax.tree.leaves((numbers, tuple(units), self.gate))
-        return all(bool(np.all(np.isfinite(leaf))) for leaf in leaves)
+        return all(bool(np.all(np.isfinite(leaf))) for leaf in leaves((numbers, tuple(units), self.gate)))
 
     def summary(self) -> str:
         """A few lines for people: the options, where each rules, what return to expect."""
@@ -257,30 +256,24 @@ class HierarchicalPolicy:
 
     @double_precision
     def gate_scores(self, rows: np.ndarray, optimism: Optimism | None = None) -> np.ndarray:
-        """What the gate maximises, of the kept options [O, C], as learners ask it: compiled, also with `optimism`."""
+        """What the gate maximises, of the kept options [O, C], as learners ask it, also with `optimism`."""
         from hpsde.steps import gates
 
         asked = rows if self.context_size else rows[:1]  # without a context all rows are the same
-        values = np.asarray(gates.scores(self.gate, *self._asked(asked), optimism))[self.kept]
-        return values[:, : len(rows)] if self.context_size else np.repeat(values[:, :1], len(rows), axis=1)
+        given = self.standard_options, self.kept, self.features(asked), self.units.contexts(asked)
+        values = gates.scores(self.gate, *given, optimism)[self.kept]
+        return values if self.context_size else np.repeat(values, len(rows), axis=1)
 
     @double_precision
     def standard_means(self, rows: np.ndarray) -> np.ndarray:
-        """Mean parameters of the kept options in standard units [O, C, D], as learners ask for them: compiled."""
-        standard = _compiled("means")(self.standard_options, self._padded_features(rows))
-        return np.asarray(standard)[self.kept][:, : len(rows)]
+        """Mean parameters of the kept options in standard units [O, C, D], as learners ask for them."""
+        from hpsde.steps import gaussian
 
-    def _asked(self, rows: np.ndarray) -> tuple[LinearGaussian, Array, Array, Array]:
-        """What a gate is asked with: options, which of them are kept, features and standard contexts."""
-        import jax.numpy as jnp
+        return np.asarray(gaussian.means(self._kept_options, self.features(rows)))
 
-        standard = jnp.asarray(pad_rows(self.units.contexts(rows), padded_size(len(rows))))
-        return self.standard_options, jnp.asarray(self.kept), self._padded_features(rows), standard
-
-    def _padded_features(self, rows: np.ndarray) -> Array:
-        import jax.numpy as jnp
-
-        return jnp.asarray(pad_rows(self.features(rows), padded_size(len(rows))))
+    @property
+    def _kept_options(self) -> LinearGaussian:
+        return map_arrays(lambda part: part[self.kept], self.standard_options)
 
     def _contexts(self, contexts: Any) -> tuple[np.ndarray, bool]:
         """Contexts as rows [C, S], and whether a single one was meant."""
@@ -302,25 +295,12 @@ class HierarchicalPolicy:
         return (np.repeat(rows, len(xi), axis=0) if single else rows), xi
 
 
-@functools.cache
-def _compiled(name: str) -> Callable[..., Any]:
-    """The function of that name in steps/gaussian.py, compiled."""
-    import jax
-
-    from hpsde.steps import gaussian
-
-    return jax.jit(getattr(gaussian, name))
-
-
 def _as_key(key: Any) -> Array:
     """A JAX key as it is, also one of the old kind, two numbers; or that of a seed."""
-    import jax
-    import jax.numpy as jnp
-
     if isinstance(key, (int, np.integer)) and -(2**63) <= key < 2**63:
-        return jax.random.key(int(key))
-    if isinstance(key, (jax.Array, np.ndarray)):
-        is_key = jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ()
+        return make_key(int(key))
+    if is_jax(key) or isinstance(key, np.ndarray):
+        is_key = key.shape == () and str(key.dtype).startswith("key<")
         if is_key or (key.dtype == np.uint32 and key.shape == (2,)):
-            return jnp.asarray(key)
+            return numbers_of(key)
     raise InputError(f"key: expected a JAX key or a seed, a whole number below 2^63; got {key!r:.80}")

@@ -14,23 +14,23 @@ from typing import Any
 
 import numpy as np
 
-from hpsde.runs.schema import TABLES
+from hpsde.runs.schema import TABLES, VERSION, columns_of
 
 NULL = -(2**63)
 _ERRORS = (TypeError, ValueError, OverflowError, AttributeError)
 
 
-def checksums(table: str, columns: Mapping[str, Sequence[Any]]) -> list[int]:
-    """The checksum of each of N rows, whose columns [N] are given by name."""
-    words = [_words(kind.split()[0], columns[name]) for name, kind in TABLES[table].items()]
+def checksums(table: str, columns: Mapping[str, Sequence[Any]], version: int = VERSION) -> list[int]:
+    """The checksum that each of N rows has in that version; their columns [N] are given by name."""
+    words = [_words(column.type, columns[name]) for name, column in columns_of(table, version).items()]
     width = 8 * len(words)
     content = memoryview(np.ascontiguousarray(np.stack(words, axis=1), dtype="<i8").tobytes())
     return [zlib.crc32(content[place : place + width]) for place in range(0, len(content), width)]
 
 
-def checksum(table: str, row: Mapping[str, Any]) -> int:
+def checksum(table: str, row: Mapping[str, Any], version: int = VERSION) -> int:
     """The checksum of one row."""
-    return checksums(table, {name: [value] for name, value in row.items()})[0]
+    return checksums(table, {name: [value] for name, value in row.items()}, version)[0]
 
 
 def write_columns(
@@ -39,10 +39,21 @@ def write_columns(
     """N rows, whose columns [N] are given by name, with their checksums; with `replace` in place of those of the same
     number.
     """
+    insert_columns(connection, table, columns, checksums(table, columns), replace)
+
+
+def insert_columns(
+    connection: sqlite3.Connection,
+    table: str,
+    columns: Mapping[str, Sequence[Any]],
+    sums: Sequence[int],
+    replace: bool = False,
+) -> None:
+    """As `write_columns`, with these checksums [N]."""
     values = [columns[name] for name in TABLES[table]]
     connection.executemany(
         f"INSERT {'OR REPLACE ' if replace else ''}INTO main.{table} VALUES ({', '.join('?' * (len(values) + 1))})",
-        zip(*values, checksums(table, columns), strict=True),
+        zip(*values, sums, strict=True),
     )
 
 
@@ -51,19 +62,21 @@ def write_row(connection: sqlite3.Connection, table: str, row: Mapping[str, Any]
     write_columns(connection, table, {name: [value] for name, value in row.items()}, replace=True)
 
 
-def wrong_rows(table: str, columns: Mapping[str, Sequence[Any]]) -> list[int]:
+def wrong_rows(table: str, columns: Mapping[str, Sequence[Any]], version: int = VERSION) -> list[int]:
     """The places of the rows, among N, whose checksum is not the one stored with them in the column `checksum`."""
     stored = columns["checksum"]
     try:
-        found = checksums(table, columns)
+        found = checksums(table, columns, version)
         return [] if found == stored else [i for i in range(len(stored)) if found[i] != stored[i]]
     except _ERRORS:  # a value that its column cannot have
-        return [i for i in range(len(stored)) if _is_wrong(table, {name: columns[name][i] for name in columns})]
+        return [
+            i for i in range(len(stored)) if _is_wrong(table, {name: columns[name][i] for name in columns}, version)
+        ]
 
 
-def _is_wrong(table: str, row: Mapping[str, Any]) -> bool:
+def _is_wrong(table: str, row: Mapping[str, Any], version: int) -> bool:
     try:
-        return checksum(table, row) != row["checksum"]
+        return checksum(table, row, version) != row["checksum"]
     except _ERRORS:
         return True
 

@@ -9,7 +9,7 @@ from typing import Any
 from hpsde.errors import InputError, StorageError
 from hpsde.runs.files import replacing
 from hpsde.runs.folder import FILES
-from hpsde.runs.schema import COLUMNS
+from hpsde.runs.schema import COLUMNS, columns_of
 from hpsde.runs.store import Store
 
 FORMATS = ("csv", "parquet")
@@ -80,10 +80,9 @@ def _write_parquet(path: Path, columns: dict[str, list[Any]]) -> None:
         from pyarrow import parquet
     except ImportError as error:
         raise InputError("parquet needs pyarrow: pip install 'hpsde[parquet]'") from error
-    numbers = {"return", "log_density"}
-    types = {name: pyarrow.float64() for name in columns if name in numbers or name.startswith(("context_", "param"))}
-    types |= dict.fromkeys(("id", "ask", "option", "number", "seed", "policy", "step"), pyarrow.int64())
-    types |= dict.fromkeys(("status", "reason", "asked_at", "told_at"), pyarrow.string())
-    types["as_asked"] = pyarrow.bool_()
+    known = {"INTEGER": pyarrow.int64(), "REAL": pyarrow.float64(), "TEXT": pyarrow.string(), "BLOB": pyarrow.binary()}
+    types = dict.fromkeys(columns, known["REAL"])  # context_1, ..., parameter_1, ...
+    types |= {name: known[column.type] for name, column in columns_of("rollouts").items()}
+    types |= {"number": known["INTEGER"], "as_asked": pyarrow.bool_()}
     arrays = [pyarrow.array(values, type=types[name]) for name, values in columns.items()]
     parquet.write_table(pyarrow.Table.from_arrays(arrays, names=list(columns)), path)

@@ -11,15 +11,13 @@ import numpy as np
 
 from hpsde.errors import FileFormatError
 from hpsde.runs.checksums import checksums, write_columns, wrong_rows
-from hpsde.runs.schema import COLUMNS, TABLES, quoted
+from hpsde.runs.schema import CHANGING, COLUMNS, TABLES, quoted
 from hpsde.runs.totals import count_totals, read_totals, write_totals
 
 Row = dict[str, Any]
 Columns = dict[str, list[Any]]
 NAMES = {"rollouts": "rollout", "steps": "learning step", "events": "event"}
 _CHUNK = 500  # rows that are taken from SQLite at a time: many small tuples at once are slow
-_CHANGING = ("status", "executed", "return", "reason", "step", "told_at")
-"""What may change of a rollout that was asked."""
 
 
 def blob(values: Any) -> bytes:
@@ -96,10 +94,10 @@ def update_rows(
     """Rollouts that were read become others, in what may change of them. `recount`: what was read may be wrong."""
     totals = read_totals(connection)
     sums = checksums("rollouts", {name: [row[name] for row in after] for name in COLUMNS})
-    changes = ", ".join(f'"{name}" = ?' for name in _CHANGING)
+    changes = ", ".join(f'"{name}" = ?' for name in CHANGING)
     connection.executemany(
         f"UPDATE rollouts SET {changes}, checksum = ? WHERE id = ?",
-        [(*(row[name] for name in _CHANGING), value, row["id"]) for row, value in zip(after, sums, strict=True)],
+        [(*(row[name] for name in CHANGING), value, row["id"]) for row, value in zip(after, sums, strict=True)],
     )
     gone = any(old["return"] not in (None, new["return"]) for old, new in zip(before, after, strict=True))
     write_totals(connection, count_totals(connection) if gone or recount else totals.moved(before, after))

@@ -88,4 +88,6 @@ def _installed_places() -> tuple[Path, ...]:
     hpsde = Path(__file__).parent.parent
     kinds = ("stdlib", "platstdlib", "purelib", "platlib")
     python = [sysconfig.get_paths()[kind] for kind in kinds] + site.getsitepackages() + [site.getusersitepackages()]
+    # Those of another environment, which a .pth file or PYTHONPATH has added.
+    python += [place for place in sys.path if Path(place).name in ("site-packages", "dist-packages")]
     return (hpsde.resolve(), *(Path(place).resolve() for place in python))

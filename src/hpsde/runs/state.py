@@ -23,15 +23,15 @@ from hpsde.learners import ask_tell
 from hpsde.learners import hpsde as learner
 from hpsde.learners.ask_tell import Learner
 from hpsde.mixture import conditional as policy_mixture
-from hpsde.mixture import estimation as density
+from hpsde.mixture.model import Mixture
 from hpsde.policy.file import packed, unpacked
-from hpsde.steps import behaviours, discovery, features, gaussian, landscape, surface
+from hpsde.steps import behaviours, discovery, features, gaussian, landscape, region_state, surface
 from hpsde.steps import initial as initial_policies
 from hpsde.steps import state as steps_state
 from hpsde.steps.options import known_options
 from hpsde.steps.rollouts import Units
 
-FORMAT, VERSION = "hpsde-learner", 17
+FORMAT, VERSION = "hpsde-learner", 18
 POLICY = "_policy"
 """What of the learner is stored as in a policy file."""
 LARGEST_EMPTY = 1_000_000
@@ -43,11 +43,12 @@ CLASSES = {
         ask_tell.Info,
         behaviours.Behaviour,
         behaviours.History,
-        density.Mixture,
+        Mixture,
         discovery.Features,
         discovery.Found,
         features.Linear,
         features.Quadratic,
+        features.Cubic,
         features.SquaredExponential,
         gaussian.LinearGaussian,
         *gp.KERNELS.values(),
@@ -56,6 +57,7 @@ CLASSES = {
         landscape.View,
         learner.Frame,
         policy_mixture.Posterior,
+        region_state.Regions,
         steps_state.State,
         surface.Start,
         warp.Warp,

@@ -17,30 +17,26 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import logsumexp
 
+from hpsde.base.arrays import map_arrays
 from hpsde.base.groups import Strategy
-from hpsde.base.padding import pad_rows, padded_size
-from hpsde.base.shapes import Array, Float, Int
+from hpsde.base.shapes import Float, Int
 from hpsde.gp.fit import spread_subset
 from hpsde.steps import gaussian
 from hpsde.steps.gaussian import LinearGaussian
 
 DECISIONS = 1024  # most of a gate's decisions that rho is smoothed from
-LARGE = 2**22  # triples of option, sample and decision: from here on a matrix product sums
-ROWS = 12_288  # samples that are looked at at once
+PAIRS = 2**20  # of sample and decision that are looked at at once
 
 
 class Behaviour(NamedTuple):
-    """One past policy: its options, and the contexts where its gate chose which (option -1: padding)."""
+    """One past policy: its options, and the contexts where its gate chose which."""
 
     options: LinearGaussian
-    contexts: Float[Array, "B S"]
-    chosen: Int[Array, " B"]
-    bandwidth: Float[Array, ""]
+    contexts: Float[np.ndarray, "B S"]
+    chosen: Int[np.ndarray, " B"]
+    bandwidth: Float[np.ndarray, ""]
 
 
 def make_behaviour(options: LinearGaussian, contexts: np.ndarray, chosen: np.ndarray) -> Behaviour:
@@ -50,40 +46,37 @@ def make_behaviour(options: LinearGaussian, contexts: np.ndarray, chosen: np.nda
     some = spread_subset(len(contexts), DECISIONS)
     contexts, chosen = contexts[some], chosen[some]
     count, size = contexts.shape
-    rows = padded_size(count)
-    bandwidth = np.asarray(float(count) ** (-1.0 / (size + 4)))
-    return Behaviour(
-        options,
-        jnp.asarray(pad_rows(contexts, rows)),
-        jnp.asarray(pad_rows(chosen.astype(np.int64), rows, fill=-1)),
-        jnp.asarray(bandwidth),
-    )
+    return Behaviour(options, contexts, chosen.astype(np.int64), np.asarray(float(count) ** (-1.0 / (size + 4))))
 
 
-def log_gate(behaviour: Behaviour, contexts: Float[Array, "N S"]) -> Float[Array, "O N"]:
-    """log rho_b(o | s): kernel-smoothed decisions of the behaviour's gate."""
-    difference = contexts[:, None, :] - behaviour.contexts[None, :, :]
-    log_kernel = -0.5 * jnp.sum(difference**2, axis=-1) / behaviour.bandwidth**2
-    log_kernel = jnp.where(behaviour.chosen >= 0, log_kernel, -jnp.inf)
-    count = behaviour.options.b.shape[0]
-    decided = behaviour.chosen[None, :] == jnp.arange(count)[:, None]
-    if count * log_kernel.size > LARGE:  # one exponential for each pair, and a matrix product
-        kernel = jnp.exp(log_kernel - jnp.max(log_kernel, axis=1, keepdims=True))
-        return jnp.log(kernel @ decided.T.astype(kernel.dtype)).T - jnp.log(jnp.sum(kernel, axis=1))[None]
-    log_kernel = log_kernel - logsumexp(log_kernel, axis=1, keepdims=True)
-    return logsumexp(jnp.where(decided[:, None, :], log_kernel[None], -jnp.inf), axis=-1)
+def log_gate(behaviour: Behaviour, contexts: np.ndarray, options: np.ndarray) -> np.ndarray:
+    """log rho_b(o | s) [K, N] of some of the options [K]: kernel-smoothed decisions of the behaviour's gate."""
+    at, known = contexts / behaviour.bandwidth, behaviour.contexts / behaviour.bandwidth
+    log_kernel = -0.5 * np.sum((at[:, None, :] - known[None, :, :]) ** 2, axis=-1)
+    parts = np.stack([_log_sum(log_kernel[:, behaviour.chosen == o]) for o in options])
+    return parts - np.logaddexp.reduce(parts, axis=0)
 
 
-@jax.jit
+def _log_sum(values: np.ndarray) -> np.ndarray:
+    """log sum_j exp(values_ij) [N] of finite values [N, B]; -inf where there are none."""
+    if not values.shape[1]:
+        return np.full(len(values), -np.inf)
+    most = values.max(axis=1)
+    return most + np.log(np.sum(np.exp(values - most[:, None]), axis=1))
+
+
 def log_density(
-    behaviour: Behaviour,
-    contexts: Float[Array, "N S"],
-    features: Float[Array, "N F"],
-    parameters: Float[Array, "N D"],
-) -> Float[Array, " N"]:
-    """log pi_b(xi | s) of every sample."""
-    log_option = gaussian.log_density(behaviour.options, features, parameters)
-    return logsumexp(log_gate(behaviour, contexts) + log_option, axis=0)
+    behaviour: Behaviour, contexts: np.ndarray, features: np.ndarray, parameters: np.ndarray
+) -> Float[np.ndarray, " N"]:
+    """log pi_b(xi | s) of every sample: of standardised contexts [N, S], features [N, F] and parameters [N, D]."""
+    options = np.unique(behaviour.chosen)  # the others have never been chosen
+    chosen = map_arrays(lambda part: part[options], behaviour.options)
+    rows, found = max(1, PAIRS // max(len(behaviour.chosen), 1)), np.empty(len(contexts))
+    for start in range(0, len(contexts), rows):
+        part = slice(start, start + rows)
+        log_option = gaussian.log_density(chosen, features[part], parameters[part])
+        found[part] = np.logaddexp.reduce(log_gate(behaviour, contexts[part], options) + log_option, axis=0)
+    return found
 
 
 def log_mixture(log_densities: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -135,9 +128,8 @@ class History:
         """Decisions of a policy's gate at standardised contexts [B, S]: a new behaviour, or more of the last one."""
         if number in self.behaviours:
             known = self.behaviours[number]
-            rows = np.asarray(known.chosen) >= 0
-            contexts = np.concatenate([np.asarray(known.contexts)[rows], contexts])
-            chosen = np.concatenate([np.asarray(known.chosen)[rows], chosen])
+            contexts = np.concatenate([known.contexts, contexts])
+            chosen = np.concatenate([known.chosen, chosen])
             self.filled[1 + list(self.behaviours).index(number)] = 0
         else:
             self.filled.append(0)
@@ -149,10 +141,9 @@ class History:
         contexts: np.ndarray,
         features: np.ndarray,
         parameters: np.ndarray,
-        expected: int = 0,
     ) -> np.ndarray:
         """log pi_b(xi | s) [N] of one behaviour but the initial one, standard units."""
-        return _log_density(self.behaviours[number], contexts, features, parameters, expected)
+        return log_density(self.behaviours[number], contexts, features, parameters)
 
     def log_densities(
         self,
@@ -195,32 +186,16 @@ class History:
             first = self.filled[row]
             if first < len(contexts):
                 # A new behaviour is asked about all rollouts, an old one about the newest.
-                expected = 0 if first else self.expected_rollouts
-                table[row, first:] = _log_density(
-                    self._seen(number, P), contexts[first:], features[first:], parameters[first:], expected
-                )
+                rest = contexts[first:], features[first:], parameters[first:]
+                table[row, first:] = log_density(self._seen(number, P), *rest)
         self.table, self.filled = table, [len(contexts)] * len(table)
         return table
 
     def _seen(self, number: int, P: np.ndarray | None) -> Behaviour:
         """The behaviour, as a density of the combinations xi P."""
         behaviour = self.behaviours[number]
-        return behaviour if P is None else behaviour._replace(options=_project(behaviour.options, jnp.asarray(P)))
-
-
-_project = jax.jit(gaussian.project)
+        return behaviour if P is None else behaviour._replace(options=gaussian.project(behaviour.options, P))
 
 
 def _same(P: np.ndarray | None, Q: np.ndarray | None) -> bool:
     return (P is None and Q is None) or (P is not None and Q is not None and np.array_equal(P, Q))
-
-
-def _log_density(
-    behaviour: Behaviour, contexts: np.ndarray, features: np.ndarray, parameters: np.ndarray, expected: int
-) -> np.ndarray:
-    given, rows = (contexts, features, parameters), min(padded_size(len(contexts), expected), ROWS)
-    parts = []
-    for start in range(0, len(contexts), rows):
-        arrays = (jnp.asarray(pad_rows(each[start : start + rows], rows)) for each in given)
-        parts.append(np.asarray(log_density(behaviour, *arrays)))
-    return np.concatenate([np.zeros(0), *parts])[: len(contexts)]

@@ -10,10 +10,9 @@ import json
 from functools import cached_property
 from typing import Any
 
-import jax
 import numpy as np
 
-from hpsde.base.precision import double_precision
+from hpsde.base.draws import fold_in, make_key, split, with_key
 from hpsde.base.shapes import Array
 from hpsde.errors import InputError
 from hpsde.steps.initial import InitialPolicy
@@ -99,7 +98,7 @@ class Within:
             outside = np.flatnonzero(self._outside(parameters))
             if not len(outside):
                 return parameters
-            key = jax.random.fold_in(key, 1)
+            key = fold_in(key, 1)
             parameters[outside] = self.initial.sample(key, contexts[outside])
         low, high = (each.tolist() for each in self.bounds)
         raise InputError(
@@ -116,14 +115,13 @@ class Within:
         return np.any((parameters < low) | (parameters > high), axis=1)
 
     @cached_property
-    @double_precision
     def _log_share(self) -> float:
-        key_contexts, key = jax.random.split(jax.random.key(0))
+        key_contexts, key = split(make_key(0))
         task: Any = getattr(self.initial, "task", None)
         contexts = np.zeros((DRAWS, 0))
         if task is not None:
             if not hasattr(task, "sample_contexts"):  # it knows no contexts to draw parameters in
                 return 0.0
-            contexts = np.array(task.sample_contexts(key_contexts, DRAWS), dtype=float)
+            contexts = np.array(with_key(task.sample_contexts, key_contexts, DRAWS), dtype=float)
         inside = np.mean(~self._outside(self.initial.sample(key, contexts)))
         return float(np.log(max(inside, 1.0 / DRAWS)))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from hpsde.steps import climbing, discovery, gaussian, latent, valleys
@@ -143,4 +142,4 @@ def on_tops(policies: LinearGaussian, data: Data, found: Latent, climbs: Climbs)
         if max(away, float(np.sqrt(np.linalg.eigvalsh(Sigma[o])[-1]))) > close:
             b[o], w[o] = data.parameters[row] - h[o], 0.0
             Sigma[o] = max(width, NARROWEST) ** 2 * np.eye(b.shape[1])
-    return policies._replace(b=jnp.asarray(b), w=jnp.asarray(w), Sigma=jnp.asarray(Sigma))
+    return policies._replace(b=b, w=w, Sigma=Sigma)

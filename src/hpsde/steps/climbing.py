@@ -15,12 +15,16 @@ there are climbs with up to five parameters.
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
-from scipy.spatial import KDTree
-from scipy.special import ndtr
+
+from hpsde.base.later import Later
+
+optimize = Later("scipy.optimize")
+spatial = Later("scipy.spatial")
+special = Later("scipy.special")
+
 
 SIDE = 2.0 * np.sqrt(3.0)  # of a cube in which uniform numbers have a deviation of 1
 NEAREST = 3  # rollouts for every number of a quadratic that a local model is fitted to
@@ -153,7 +157,7 @@ class Local:
             return -float(share.sum()), -(share @ away) * self.lengths**-2.0
 
         options = {"maxiter": 30, "ftol": 1e-16, "gtol": 1e-13}
-        return minimize(
+        return optimize.minimize(
             fall, best, jac=True, method="L-BFGS-B", bounds=list(zip(low, high, strict=True)), options=options
         ).x
 
@@ -193,7 +197,7 @@ def find_hills(ground: Ground, least: float, depth: float, wanted: int) -> list[
 
     A solution's return is at least `least`; a valley between two is deeper than `depth`.
     """
-    tree = KDTree(ground.x)
+    tree = spatial.KDTree(ground.x)
     doubt = DOUBT * misjudged(ground, tree)
     hills: list[Hill] = []
     going = 0
@@ -208,7 +212,7 @@ def find_hills(ground: Ground, least: float, depth: float, wanted: int) -> list[
     return hills
 
 
-def _summits(ground: Ground, tree: KDTree) -> list[int]:
+def _summits(ground: Ground, tree: Any) -> list[int]:
     """Rows of rollouts better than the typical one with no better one within the spacing, the best first."""
     order = np.argsort(-ground.y, kind="stable")
     rank = np.argsort(order, kind="stable")
@@ -221,7 +225,7 @@ def _quadratic_size(size: int) -> int:
     return (size + 1) * (size + 2) // 2
 
 
-def _nearest(tree: KDTree, place: np.ndarray, skip: int = 0) -> tuple[np.ndarray, np.ndarray, float]:
+def _nearest(tree: Any, place: np.ndarray, skip: int = 0) -> tuple[np.ndarray, np.ndarray, float]:
     """Distances and rows of the rollouts that a local model about a place is of, without the `skip` nearest, and its
     unit of distance.
     """
@@ -234,15 +238,15 @@ def chances(x: np.ndarray, y: np.ndarray, places: np.ndarray, least: float) -> n
     """How likely the return at places [M, D] is to be `least` or more [M], each by the model about it of the rollouts
     x [N, D] with returns y [N].
     """
-    tree, chance = KDTree(x), np.zeros(len(places))
+    tree, chance = spatial.KDTree(x), np.zeros(len(places))
     for i, place in enumerate(places):
         _, rows, unit = _nearest(tree, place)
         height, deviation = _predicted(x[rows], y[rows], place, unit)
-        chance[i] = ndtr((height - least) / max(deviation, 1e-300))
+        chance[i] = special.ndtr((height - least) / max(deviation, 1e-300))
     return chance
 
 
-def misjudged(ground: Ground, tree: KDTree) -> float:
+def misjudged(ground: Ground, tree: Any) -> float:
     """How many standard deviations rollouts lie off what the models about them say that are of the others alone: the
     root of the mean square over CHECKED of them, at least 1. Rollouts beside others would be too easy to tell.
     """
@@ -261,7 +265,7 @@ def _predicted(x: np.ndarray, y: np.ndarray, place: np.ndarray, unit: float) -> 
     return float(model.heights(here[None])[0]), model.deviation(here)
 
 
-def _see(ground: Ground, tree: KDTree, place: np.ndarray, reach: float | None) -> tuple[Seen, float, np.ndarray]:
+def _see(ground: Ground, tree: Any, place: np.ndarray, reach: float | None) -> tuple[Seen, float, np.ndarray]:
     """What the model about a place [D] shows, how far it looks, and the distances of the nearest rollouts.
 
     It looks as far as `reach`, or where that is None about as far as the nearest rollouts are.
@@ -297,7 +301,7 @@ def _box(ground: Ground, place: np.ndarray, reach: float) -> tuple[np.ndarray, n
     )
 
 
-def _look(ground: Ground, tree: KDTree, row: int, least: float, doubt: float, higher: list[Hill]) -> Hill:
+def _look(ground: Ground, tree: Any, row: int, least: float, doubt: float, higher: list[Hill]) -> Hill:
     """What the rollouts beside a summit say; where there are hardly any, a model is in doubt by `doubt` deviations."""
     place, size = ground.x[row], ground.x.shape[1]
     beside = tree.query_ball_point(place, BESIDE * ground.spacing)
@@ -337,7 +341,7 @@ def _look(ground: Ground, tree: KDTree, row: int, least: float, doubt: float, hi
     return Hill(row, state, top, width, close)
 
 
-def _leads_to(ground: Ground, tree: KDTree, place: np.ndarray, higher: list[Hill]) -> bool:
+def _leads_to(ground: Ground, tree: Any, place: np.ndarray, higher: list[Hill]) -> bool:
     """Whether a walk uphill on local models leads to another hill."""
     tops = np.array([ground.x[each.row] for each in higher if each.state != JOINED])
     if not len(tops):

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from hpsde.mixture import conditional as policy_mixture
@@ -90,8 +89,8 @@ class Last(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What is searched: samples [M] with contexts, parameters, features, scores and counts, and kernel coordinates for
-    seeds [M, E].
+    """What is searched: samples [M] with contexts, parameters, features, scores and counts, kernel coordinates for
+    seeds [M, E], and features of the options there were before, which may have more.
     """
 
     contexts: np.ndarray
@@ -100,6 +99,7 @@ class Given(NamedTuple):
     scores: np.ndarray
     counts: np.ndarray
     coordinates: np.ndarray
+    last_features: np.ndarray
 
 
 def discover(
@@ -113,7 +113,7 @@ def discover(
     max_options: int,
     tries: bool = True,
 ) -> Found:
-    """The solutions. `anchors`: contexts [A, S] and their features [A, F].
+    """The solutions. `anchors`: contexts [A, S] and features [A, F] of the options there were before.
 
     tries: births that are not known to be good are guesses, which somebody will try.
     """
@@ -122,11 +122,11 @@ def discover(
     fitted, warm = _fit_mixture(rng, given, samples, view, last, fresh, max_options)
     contexts, phi = anchors
     new = whole_components(fitted, model, given, features)
-    curves = np.einsum("af,cfk->cak", features(phi), np.asarray(fitted.posterior.M)[new])
+    curves = np.einsum("af,cfk->cak", features(phi[:, : given.features.shape[1]]), np.asarray(fitted.posterior.M)[new])
     old = np.zeros(0, dtype=int)
     if last is not None:
         old = np.flatnonzero(last.kept)
-        means = np.asarray(gaussian.means(last.options, jnp.asarray(phi)))[old] @ view.V
+        means = gaussian.means(last.options, phi)[old] @ view.V
         curves = np.concatenate([curves, means])
     groups = separate_groups(model, curves, contexts)
     guesses = np.zeros(0, dtype=int)
@@ -192,7 +192,7 @@ def _fit_mixture(
 
     fits, warm = [], False
     if last is not None and last.kept.any():
-        means = np.asarray(gaussian.means(last.options, jnp.asarray(given.features)))[last.kept]
+        means = gaussian.means(last.options, given.last_features)[last.kept]
         known = np.sum(((given.parameters[None] - means) @ view.V) ** 2, axis=-1)
         fits.append(start(known))
         warm = True
@@ -389,7 +389,7 @@ def _with_old(
     if not len(missing) or last is None:
         return posterior, slots
     b, w = (np.asarray(each) for each in last.options[:2])
-    means = {int(o): (b[o] @ view.V, w[o] @ view.V) for o in missing}
+    means = {int(o): (b[o] @ view.V, w[o, : len(features.centre)] @ view.V) for o in missing}
     return _with_components(posterior, slots, features, guesses, means)
 
 
@@ -457,4 +457,4 @@ def _policies_of(found: Found, components: np.ndarray) -> LinearGaussian:
     Sigma = found.view.L.T @ S @ found.view.L + unseen @ unseen.T
     there = components >= 0
     values = (b @ found.view.L * there[:, None], w @ found.view.L * there[:, None, None])
-    return LinearGaussian(*(jnp.asarray(each) for each in (*values, np.where(there[:, None, None], Sigma, np.eye(D)))))
+    return LinearGaussian(*values, np.where(there[:, None, None], Sigma, np.eye(D)))

@@ -15,14 +15,17 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
 
+from hpsde.base.checks import ROUNDING
+from hpsde.base.later import Later
 from hpsde.base.shapes import Float
+
+optimize = Later("scipy.optimize")
+
 
 FEATURE_RIDGE = 1e-3
 NEWTON_STEPS = 30
 LENGTHS = (0.5, 0.25, 0.1, 0.03, 0.01, 0.001)  # of a Newton step on trial where the whole one leads up
-ROUNDING = 1e-12  # returns that differ by less than this share of their size are equal
 LOG_TEMPERATURE_RANGE = (-30.0, 14.0)  # relative to the spread of the returns, which one crash can blow up
 
 
@@ -150,7 +153,7 @@ def solve_temperature(
     while high > coldest and at(high - 1.0) >= 0.0:
         high -= 1.0
     if high > coldest and at(high) > 0.0:
-        brentq(at, high - 1.0, high, xtol=1e-12, rtol=1e-12)
+        optimize.brentq(at, high - 1.0, high, xtol=1e-12, rtol=1e-12)
     return flat
 
 

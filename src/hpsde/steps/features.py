@@ -45,6 +45,23 @@ class Quadratic(Linear):
 
 
 @dataclass(frozen=True)
+class Cubic(Quadratic):
+    """phi(s) = [u, u_j u_k for j <= k, u_i u_j u_k for i <= j <= k], u = (s - centre) / scale."""
+
+    kind: str = "cubic"
+
+    def __call__(self, contexts: np.ndarray) -> np.ndarray:
+        """Features [N, (S + 3 over 3) - 1] of contexts [N, S]."""
+        phi = super().__call__(contexts)
+        size = contexts.shape[1]
+        triples = [
+            (i, place) for place, (j, _) in enumerate(zip(*np.triu_indices(size), strict=True)) for i in range(j + 1)
+        ]
+        i, pair = np.array(triples, dtype=int).reshape(-1, 2).T
+        return np.concatenate([phi, phi[:, i] * phi[:, size + pair]], axis=1)
+
+
+@dataclass(frozen=True)
 class SquaredExponential:
     """phi_j(s) = exp(-(s - s_j)^T Lambda (s - s_j)), Lambda = diag(1 / (2 bandwidth^2)).
 
@@ -85,7 +102,9 @@ class Custom:
         return values
 
 
-FeatureMap = Linear | Quadratic | SquaredExponential | Custom
+POLYNOMIALS = {"linear": Linear, "quadratic": Quadratic, "cubic": Cubic}
+
+FeatureMap = Linear | Quadratic | Cubic | SquaredExponential | Custom
 
 
 @dataclass(frozen=True)
@@ -150,6 +169,16 @@ def make_features(
         slope = 1.0 / scale if trend else np.zeros_like(scale)
         return SquaredExponential(centre + scale * chosen, scale * bandwidth, slope)
     raise UnknownNameError("features", str(features), FEATURE_NAMES)
+
+
+def bent(features: FeatureMap) -> FeatureMap:
+    """These features with the products of the context's numbers by one degree higher behind them, where they are
+    polynomials.
+    """
+    if not isinstance(features, Linear) or isinstance(features, Cubic):
+        return features
+    higher = Cubic if isinstance(features, Quadratic) else Quadratic
+    return higher(features.centre, features.scale)
 
 
 def default_count(context_size: int) -> int:

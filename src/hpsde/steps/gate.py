@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
-import jax.numpy as jnp
 import numpy as np
 
 from hpsde.base.archive import Field
@@ -27,11 +26,13 @@ Shapes = Mapping[str, str | Field]
 class Optimism(NamedTuple):
     """Exploration of a gate that knows its uncertainty: by mean + kappa standard deviations.
 
-    of_return: the deviation is that of the return, not of its mean.
+    of_return: the deviation is that of the return, not of its mean. draws: of every option, by which mean and
+    deviation are estimated; 0: in closed form.
     """
 
     kappa: float
     of_return: bool = False
+    draws: int = 0
 
 
 @runtime_checkable
@@ -85,7 +86,7 @@ class Gate(Strategy, family="gate"):
     @classmethod
     def restored(cls, arrays: Mapping[str, np.ndarray]) -> Any:
         """The trained gate of those arrays."""
-        return cls.trained(**{name: jnp.asarray(value) for name, value in arrays.items()})
+        return cls.trained(**arrays)
 
 
 def draw_by_share(key: Array, values: Float[np.ndarray, "O C"] | Array) -> Int[np.ndarray, " C"]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import cast
 
-import jax.numpy as jnp
 import numpy as np
 
 from hpsde.base.shapes import Array, Bool, Float
+from hpsde.steps.authors import DrawnProcess
 from hpsde.steps.configuration import GateSettings
 from hpsde.steps.gate import Gate, Optimism, TrainedGate
 from hpsde.steps.gating import GaussianProcess
@@ -17,7 +17,7 @@ from hpsde.steps.rollouts import Data
 from hpsde.steps.softmax import Softmax
 from hpsde.steps.surface import Surface
 
-GATES = (GaussianProcess, Softmax, Marginal)
+GATES = (GaussianProcess, DrawnProcess, Softmax, Marginal)
 
 
 def train_gate(data: Data, weighted: np.ndarray, surface: Surface | None, settings: GateSettings) -> TrainedGate:
@@ -41,7 +41,7 @@ def kind_of(gate: TrainedGate) -> type[Gate]:
 
 def explorer_of(gate: TrainedGate, wanted: Gate) -> Gate:
     """How a trained gate explores: by the wanted settings, or its kind's defaults where those are of another kind."""
-    return wanted if wanted.name == gate.kind else kind_of(gate)()
+    return wanted if isinstance(gate, wanted.trained) else kind_of(gate)()
 
 
 def scores(
@@ -51,6 +51,7 @@ def scores(
     features: Float[Array, "C F"],
     contexts: Float[Array, "C S"],
     optimism: Optimism | None = None,
-) -> Float[Array, "O C"]:
+) -> Float[np.ndarray, "O C"]:
     """What the gate maximises, -inf for options that are not kept: in use, or with `optimism` while learning."""
-    return jnp.where(kept[:, None], gate.values(options, kept, features, contexts, optimism), -jnp.inf)
+    values = np.asarray(gate.values(options, kept, features, contexts, optimism))
+    return np.where(kept[:, None], values, -np.inf)

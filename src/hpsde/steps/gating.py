@@ -5,13 +5,10 @@ It says how good each option is in each context [O, C], for learning (optimistic
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from hpsde import gp
@@ -53,12 +50,15 @@ class GPGate(NamedTuple):
     ) -> Float[Array, "O C"]:
         """While learning mean + kappa deviation of the return (UCB); in use the cautious or the expected returns."""
         asked = (self.process, options, kept, features, contexts, self.axes)
+        if optimism is not None and optimism.draws:
+            mean, deviation = drawn_moments(*asked, draws=optimism.draws)
+            return mean + optimism.kappa * deviation
         if optimism is not None:
             mean, deviation = gp_moments(*asked, of_return=optimism.of_return)
             return mean + optimism.kappa * deviation
         if not self.cautious:
             return gp_means(*asked)
-        mean, deviation = returns_in_use(self, options, features, contexts)
+        mean, deviation = returns_in_use(self, options, kept, features, contexts)
         return mean - deviation
 
 
@@ -132,22 +132,21 @@ class GaussianProcess(Gate, name="gp"):
     @classmethod
     def restored(cls, arrays: Mapping[str, np.ndarray]) -> GPGate:
         """With the inverse, which is computed again unless it was stored."""
-        part = {name: jnp.asarray(value) for name, value in arrays.items()}
-        inverse = part.get("known", jnp.zeros((0, 0)))
+        inverse, mask = arrays.get("known", np.zeros((0, 0))), arrays["mask"]
         if inverse.size:
-            inverse = jnp.where(part["mask"][:, None] & part["mask"][None], inverse, 0.0)
+            inverse = np.where(mask[:, None] & mask[None], inverse, 0.0)
         kernel = gp.hyperparameters_of(kernel_of(arrays["kernel_tau"], arrays["kernel_w"]))
-        hyperparameters = kernel(*(part[name] for name in kernel._fields))
-        stored = (part["z"], part["mask"], part["beta"], inverse, part["mean"], part["centre"])
-        axes = part.get("axes")
+        hyperparameters = kernel(*(arrays[name] for name in kernel._fields))
+        axes = arrays.get("axes")
         if axes is not None and np.array_equal(axes, np.eye(len(axes))):
             axes = None
         warp = Warp(arrays["warp_returns"], arrays["warp_scores"])
         flags = bool(arrays["cautious"]), bool(arrays["binary"]), inverse.size > 0
-        process = gp.GP(hyperparameters, *stored)
+        given = arrays["z"], mask, arrays["beta"], inverse, arrays["mean"], arrays["centre"]
+        process = gp.GP(hyperparameters, *given)
         if not inverse.size:
-            process = (gp_binary.with_inverse if flags[1] else gp.with_inverse)(process, part["scores"])
-        return GPGate(process, part["scores"], warp, axes, *flags)
+            process = (gp_binary.with_inverse if flags[1] else gp.with_inverse)(process, arrays["scores"])
+        return GPGate(process, arrays["scores"], warp, axes, *flags)
 
 
 def _option_moments(
@@ -157,24 +156,25 @@ def _option_moments(
     features: Float[Array, "C F"],
     contexts: Float[Array, "C S"],
     axes: Float[Array, "E Z"] | None,
+    of_return: bool,
+    of_mean: bool,
 ) -> gp.OptionMoments:
     """Moments of the process's mean under every option. A z is Gaussian, too, with covariance A_xi Sigma A_xi'."""
-    means = gaussian.means(options, features)
+    means, asked = gaussian.means(options, features), {"of_return": of_return, "of_mean": of_mean}
     if axes is None:
-        return gp.option_moments(process, means, options.Sigma, contexts, kept)
+        return gp.option_moments(process, means, options.Sigma, contexts, kept, **asked)
     of_parameters = axes[:, : means.shape[-1]]
     covariance = of_parameters[None] @ options.Sigma @ of_parameters.T[None]
-    nothing = jnp.zeros((contexts.shape[0], 0), contexts.dtype)
-    return gp.option_moments(process, _joint(means, contexts) @ axes.T, covariance, nothing, kept)
+    nothing = np.zeros((contexts.shape[0], 0), contexts.dtype)
+    return gp.option_moments(process, _joint(means, contexts) @ axes.T, covariance, nothing, kept, **asked)
 
 
 def _joint(parameters: Float[Array, "*O C D"], contexts: Float[Array, "C S"]) -> Float[Array, "*O C Z"]:
     """Points z = [xi, s]."""
-    repeated = jnp.broadcast_to(contexts, (*parameters.shape[:-1], contexts.shape[1]))
-    return jnp.concatenate([parameters, repeated], axis=-1)
+    repeated = np.broadcast_to(contexts, (*parameters.shape[:-1], contexts.shape[1]))
+    return np.concatenate([parameters, repeated], axis=-1)
 
 
-@functools.partial(jax.jit, static_argnames="of_return")
 def gp_moments(
     process: gp.GP,
     options: LinearGaussian,
@@ -189,11 +189,33 @@ def gp_moments(
 
     The deviation is that of the mean return, for what is not known of it, or with `of_return` that of the return.
     """
-    moments = _option_moments(process, options, kept, features, contexts, axes)
-    return moments.mean, jnp.sqrt(moments.variance if of_return else moments.variance_of_mean)
+    moments = _option_moments(process, options, kept, features, contexts, axes, of_return, not of_return)
+    return moments.mean, np.sqrt(moments.variance if of_return else moments.variance_of_mean)
 
 
-@jax.jit
+def drawn_moments(
+    process: gp.GP,
+    options: LinearGaussian,
+    kept: Bool[Array, " O"],
+    features: Float[Array, "C F"],
+    contexts: Float[Array, "C S"],
+    axes: Float[Array, "E Z"] | None = None,
+    *,
+    draws: int,
+) -> tuple[Float[Array, "O C"], Float[Array, "O C"]]:
+    """As `gp_moments` of the return, estimated from draws of every option in every context.
+
+    They follow from the number of the process's points: others in every learning step.
+    """
+    rng = np.random.default_rng(int(np.sum(np.asarray(process.mask))))
+    mu, C = gaussian.means(options, features), np.linalg.cholesky(options.Sigma)
+    noise = rng.normal(size=(draws, *mu.shape))
+    z = _joint(mu[None] + np.einsum("ode,koce->kocd", C, noise), contexts)
+    z = z if axes is None else z @ axes.T
+    mean, variance = (each.reshape(z.shape[:-1]) for each in gp.predict(process, z.reshape(-1, z.shape[-1])))
+    return np.mean(mean, axis=0), np.sqrt(np.mean(variance, axis=0) + np.var(mean, axis=0))
+
+
 def gp_means(
     process: gp.GP,
     options: LinearGaussian,
@@ -203,32 +225,41 @@ def gp_means(
     axes: Float[Array, "E Z"] | None = None,
 ) -> Float[Array, "O C"]:
     """The mean alone, which costs N instead of the variance's N^2 per option and context."""
-    return _option_moments(process, options, kept, features, contexts, axes).mean
+    return _option_moments(process, options, kept, features, contexts, axes, False, False).mean
 
 
-@jax.jit
 def returns_of_means(
     process: gp.GP,
     options: LinearGaussian,
+    kept: Bool[Array, " O"],
     features: Float[Array, "C F"],
     contexts: Float[Array, "C S"],
     axes: Float[Array, "E Z"] | None = None,
 ) -> tuple[Float[Array, "O C"], Float[Array, "O C"]]:
-    """Mean and deviation, by what is known, of the return of every option's mean parameters, in warped units."""
-    points = _joint(gaussian.means(options, features), contexts)
+    """Mean and deviation, by what is known, of the return of every kept option's mean parameters, in warped units; NaN
+    for the others.
+    """
+    points = _joint(gaussian.means(options, features)[kept], contexts)
     points = points if axes is None else points @ axes.T
-    mean, variance = gp.predict(process, points.reshape(-1, points.shape[-1]))
-    return mean.reshape(points.shape[:2]), jnp.sqrt(variance).reshape(points.shape[:2])
+    mean, deviation = (np.full((len(kept), len(contexts)), np.nan) for _ in range(2))
+    for o, at in zip(np.flatnonzero(kept), points, strict=True):
+        mean[o], variance = gp.predict(process, at)
+        deviation[o] = np.sqrt(variance)
+    return mean, deviation
 
 
 def returns_in_use(
-    gate: GPGate, options: LinearGaussian, features: Float[Array, "C F"], contexts: Float[Array, "C S"]
+    gate: GPGate,
+    options: LinearGaussian,
+    kept: Bool[Array, " O"],
+    features: Float[Array, "C F"],
+    contexts: Float[Array, "C S"],
 ) -> tuple[Float[Array, "O C"], Float[Array, "O C"]]:
     """As `returns_of_means`, but no more than the best rollout has had: beside its points a process overshoots.
 
     Log odds of success have no such limit.
     """
-    mean, deviation = returns_of_means(gate.process, options, features, contexts, gate.axes)
+    mean, deviation = returns_of_means(gate.process, options, kept, features, contexts, gate.axes)
     if gate.binary:
         return mean, deviation
-    return jnp.minimum(mean, np.max(np.asarray(gate.scores)[np.asarray(gate.process.mask)])), deviation
+    return np.minimum(mean, np.max(gate.scores[gate.process.mask])), deviation

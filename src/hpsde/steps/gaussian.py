@@ -13,20 +13,19 @@ C_jj, and is drawn from the part between the bounds. So its density is known exa
 
 The offset b_o is kept apart from the weights, so that the ridge pulls an option towards its own mean and
 never towards zero: shifting all parameters shifts the policy and nothing else.
+
+All is computed by numpy, or by JAX where options are JAX's arrays.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-import scipy.special
-from jax.scipy.linalg import cho_solve, solve_triangular
-from jax.scipy.special import log_ndtr
 
+from hpsde.base.arrays import map_arrays, namespace, special
 from hpsde.base.draws import normal_rows, uniform_rows
 from hpsde.base.shapes import Array, Float
 
@@ -62,40 +61,52 @@ def cut(options: LinearGaussian, limits: tuple[np.ndarray, np.ndarray] | None) -
     """The options with bounds [D] of their parameters, the same for all; None: without."""
     if limits is None:
         return options._replace(low=None, high=None)
-    low, high = (jnp.broadcast_to(jnp.asarray(each), np.shape(options.b)) for each in limits)
+    low, high = (np.broadcast_to(np.asarray(each), np.shape(options.b)) for each in limits)
     return options._replace(low=low, high=high)
 
 
 def where(which: np.ndarray, one: LinearGaussian, other: LinearGaussian) -> LinearGaussian:
     """The options `which` [O] of one, and those of the other."""
-    return jax.tree.map(lambda a, b: jnp.where(which.reshape(-1, *[1] * (a.ndim - 1)), a, b), one, other)
+
+    def chosen(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.where(which.reshape(-1, *[1] * (a.ndim - 1)), a, b)
+
+    return map_arrays(chosen, one, other)
 
 
 def as_linear(options: LinearGaussian, like: LinearGaussian) -> LinearGaussian:
     """Options that are linear in the features, in the form of others: with an h of 0, where those have one."""
     count = len(options.b)
-    return options._replace(h=jax.tree.map(lambda part: jnp.zeros((count, *part.shape[1:]), part.dtype), like.h))
+    return options._replace(h=map_arrays(lambda part: np.zeros((count, *part.shape[1:]), part.dtype), like.h))
+
+
+def with_bends(options: LinearGaussian, features: int) -> LinearGaussian:
+    """Options that do not bend, in the form of others that may: with w = 0 for the features that they lack."""
+    lacking = features - options.w.shape[1]
+    return options._replace(w=np.pad(options.w, ((0, 0), (0, lacking), (0, 0)))) if lacking else options
 
 
 def added(options: LinearGaussian, features: np.ndarray) -> np.ndarray:
     """h_o(phi(s)) [O, N, D] for every option; where means are linear in the features, zeros that take no memory."""
     if options.h is None:
         return np.broadcast_to(0.0, (options.b.shape[0], len(features), options.b.shape[1]))
-    return np.asarray(_added(options.h, jnp.asarray(features)))
+    return np.asarray(_added(options, features))
 
 
-def _added(h: Any, features: Array) -> Array:
-    return jax.vmap(lambda each: each.mean(features, jnp))(h)
+def _added(options: LinearGaussian, features: Float[Array, "N F"]) -> Float[Array, "O N D"]:
+    xp = namespace(options.b, features)
+    each = (map_arrays(lambda part, o=o: part[o], options.h) for o in range(options.b.shape[0]))
+    return xp.stack([h.mean(features, xp) for h in each])
 
 
 def means(options: LinearGaussian, features: Float[Array, "N F"]) -> Float[Array, "O N D"]:
     """mu_o(s) = b_o + w_o^T phi(s) + h_o(phi(s)) for every option, within the bounds."""
-    free = options.b[:, None, :] + jnp.einsum("nf,ofd->ond", features, options.w)
+    free = options.b[:, None, :] + features[None] @ options.w
     if options.h is not None:
-        free = free + _added(options.h, features)
+        free = free + _added(options, features)
     if options.low is None or options.high is None:
         return free
-    return jnp.clip(free, options.low[:, None, :], options.high[:, None, :])
+    return namespace(free).clip(free, options.low[:, None, :], options.high[:, None, :])
 
 
 def draw(key: Array, options: LinearGaussian, features: np.ndarray, which: np.ndarray) -> np.ndarray:
@@ -121,9 +132,9 @@ def _draw_between(a: np.ndarray, b: np.ndarray, share: np.ndarray) -> np.ndarray
     turned = a > 0.0
     a, b = np.where(turned, -b, a), np.where(turned, -a, b)
     share = np.where(turned, 1.0 - share, share)
-    below, above = scipy.special.log_ndtr(a), scipy.special.log_ndtr(b)
+    below, above = special(np).log_ndtr(a), special(np).log_ndtr(b)
     log_p = above + np.log1p(-(1.0 - share) * -np.expm1(below - above))
-    x = np.clip(scipy.special.ndtri_exp(log_p), a, b)
+    x = np.clip(special(np).ndtri_exp(log_p), a, b)
     return np.where(turned, -x, x)
 
 
@@ -131,7 +142,7 @@ def project(options: LinearGaussian, P: Float[Array, "D K"]) -> LinearGaussian:
     """The policies of the combinations xi P of the parameters, which have no bounds."""
     h = None
     if options.h is not None:
-        h = Projected(options.h, jnp.broadcast_to(P, (options.b.shape[0], *P.shape)))
+        h = Projected(options.h, namespace(P).broadcast_to(P, (options.b.shape[0], *P.shape)))
     return LinearGaussian(options.b @ P, options.w @ P, P.T @ options.Sigma @ P, h=h)
 
 
@@ -150,31 +161,30 @@ def log_density(
     options: LinearGaussian, features: Float[Array, "N F"], parameters: Float[Array, "N D"]
 ) -> Float[Array, "O N"]:
     """log pi(xi | s, o) for every option and sample; beyond the bounds, that of the nearest parameters within."""
-
-    def one(mean: Array, covariance: Array, low: Array | None, high: Array | None) -> Array:
-        factor = jnp.linalg.cholesky(covariance)
-        xi = parameters if low is None or high is None else jnp.clip(parameters, low[None], high[None])
-        white = solve_triangular(factor, (xi - mean).T, lower=True)
-        log_det = jnp.sum(jnp.log(jnp.diagonal(factor)))
-        constant = 0.5 * parameters.shape[1] * jnp.log(2.0 * jnp.pi)
-        value = -0.5 * jnp.sum(white**2, axis=0) - log_det - constant
-        if low is None or high is None:
-            return value
-        # m_j = xi_j - C_jj white_j
-        ends = ((end[None] - xi) / jnp.diagonal(factor)[None] + white.T for end in (low, high))
-        return value - jnp.sum(_log_between(*ends), axis=1)
-
-    return jax.vmap(one)(means(options, features), options.Sigma, options.low, options.high)
+    xp, mean = namespace(options.b, features, parameters), means(options, features)
+    factor = xp.linalg.cholesky(options.Sigma)
+    scale = xp.diagonal(factor, axis1=1, axis2=2)  # [O, D]
+    low, high = (None if end is None else end[:, None, :] for end in (options.low, options.high))
+    xi = parameters[None] if low is None or high is None else xp.clip(parameters[None], low, high)
+    white = xp.swapaxes(xp.linalg.solve(factor, xp.swapaxes(xi - mean, 1, 2)), 1, 2)
+    constant = 0.5 * parameters.shape[1] * math.log(2.0 * math.pi)
+    value = -0.5 * xp.sum(white**2, axis=2) - xp.sum(xp.log(scale), axis=1)[:, None] - constant
+    if low is None or high is None:
+        return value
+    # m_j = xi_j - C_jj white_j
+    ends = ((end - xi) / scale[:, None, :] + white for end in (low, high))
+    return value - xp.sum(_log_between(*ends), axis=2)
 
 
 def _log_between(a: Array, b: Array) -> Array:
     """log(Phi(b) - Phi(a)) for a < b, however far out."""
-    turned = a > 0.0
-    a, b = jnp.where(turned, -b, a), jnp.where(turned, -a, b)
+    xp = namespace(a, b)
+    log_ndtr, turned = special(xp).log_ndtr, a > 0.0
+    a, b = xp.where(turned, -b, a), xp.where(turned, -a, b)
     above = log_ndtr(b)
     # An infinite end has no part of it.
-    less = jnp.where(jnp.isinf(a), -jnp.inf, log_ndtr(jnp.where(jnp.isinf(a), -1.0, a)) - above)
-    return above + jnp.log(-jnp.expm1(less))
+    less = xp.where(xp.isinf(a), -xp.inf, log_ndtr(xp.where(xp.isinf(a), -1.0, a)) - above)
+    return above + xp.log(-xp.expm1(less))
 
 
 def fit(
@@ -201,35 +211,38 @@ def fit(
     are, by `pseudo_samples` without correlation; variances never fall under `variance_floor`. `parameters` are in
     standard units.
     """
-    total = jnp.maximum(jnp.sum(d), 1e-300)
+    xp = namespace(features, parameters, d)
+    total = xp.maximum(xp.sum(d), 1e-300)
     d = d / total
-    effective = 1.0 / jnp.maximum(jnp.sum(d**2), 1e-300)
+    effective = 1.0 / xp.maximum(xp.sum(d**2), 1e-300)
     h = None if fit_h is None else fit_h(features, parameters, d)
-    parameters = parameters if h is None else parameters - h.mean(features, jnp)
+    parameters = parameters if h is None else parameters - h.mean(features, xp)
     phi_mean, xi_mean = d @ features, d @ parameters
     phi, xi = features - phi_mean[None, :], parameters - xi_mean[None, :]
     gram, moment = effective * (phi.T * d[None, :]) @ phi, effective * (phi.T * d[None, :]) @ xi
+    strength, turn = xp.linalg.eigh(gram)  # by which all ridges are solved
+    turned, strength = phi @ turn, xp.maximum(strength, 0.0)
 
-    def regress(ridge: Array | float) -> tuple[Array, Array]:
+    def regress(ridge: float) -> tuple[Array, Array]:
         """w, and the squared errors [D] with each sample left out."""
-        factor = jnp.linalg.cholesky(gram + ridge * jnp.eye(features.shape[1]))
-        w = cho_solve((factor, True), moment)
-        pull = d * (1.0 + effective * jnp.sum(solve_triangular(factor, phi.T, lower=True) ** 2, axis=0))
-        left_out = (xi - phi @ w) / jnp.maximum(1.0 - pull, 1e-3)[:, None]
+        known = 1.0 / (strength + ridge)
+        w = turn @ (known[:, None] * (turn.T @ moment))
+        pull = d * (1.0 + effective * (turned**2 @ known))
+        left_out = (xi - phi @ w) / xp.maximum(1.0 - pull, 1e-3)[:, None]
         return w, d @ left_out**2
 
     if ridge is None:
-        candidates, errors = jax.lax.map(regress, jnp.asarray(RIDGES, dtype=features.dtype))
-        w = candidates[jnp.argmin(jnp.sum(errors / jnp.maximum(errors[0], 1e-300)[None, :], axis=1))]
+        candidates, errors = (xp.stack(each) for each in zip(*map(regress, RIDGES), strict=True))
+        w = candidates[xp.argmin(xp.sum(errors / xp.maximum(errors[0], 1e-300)[None, :], axis=1))]
     else:
         w = regress(ridge)[0]
     error = xi - phi @ w
     # Z = 1 - sum d^2 for weights that sum to 1; a single sample has Z = 0 and no spread of its own.
-    covariance = (error.T * d[None, :]) @ error / jnp.maximum(1.0 - jnp.sum(d**2), 1e-3)
+    covariance = (error.T * d[None, :]) @ error / xp.maximum(1.0 - xp.sum(d**2), 1e-3)
     size = parameters.shape[1]
-    trust = jnp.minimum(effective / (2.0 * (size + 1.0)), 1.0)
+    trust = xp.minimum(effective / (2.0 * (size + 1.0)), 1.0)
     if pseudo_samples is not None:
         trust = effective / (effective + pseudo_samples)
-    diagonal = jnp.diag(jnp.diagonal(covariance))
-    covariance = trust * covariance + (1.0 - trust) * diagonal + variance_floor * jnp.eye(size)
+    diagonal = xp.diag(xp.diagonal(covariance))
+    covariance = trust * covariance + (1.0 - trust) * diagonal + variance_floor * xp.eye(size)
     return LinearGaussian(xi_mean - phi_mean @ w, w, covariance, h=h)

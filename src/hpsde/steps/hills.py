@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import jax.numpy as jnp
 import numpy as np
 
 from hpsde.steps import climbers, gaussian
@@ -55,4 +54,4 @@ def option_places(data: Data, state: State) -> np.ndarray:
     """Where the last options are, in the one context there is [O, D]."""
     if state.options is None:
         return np.zeros((0, data.parameters.shape[1]))
-    return np.asarray(gaussian.means(state.options, jnp.asarray(data.features[:1])))[:, 0]
+    return gaussian.means(state.options, data.features[:1])[:, 0]

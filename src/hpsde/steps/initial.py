@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import logsumexp
 
+from hpsde.base.arrays import as_numpy
 from hpsde.base.checks import as_numbers, check_rows
 from hpsde.base.distributions import Distribution, as_distribution
+from hpsde.base.draws import jax_key, with_key
 from hpsde.base.padding import pad_rows, padded_size
-from hpsde.base.precision import double_precision
-from hpsde.base.shapes import Array, Bool, Float
+from hpsde.base.shapes import Array
+from hpsde.base.with_jax import with_jax
 from hpsde.errors import InputError
-from hpsde.mixture import estimation as density
+from hpsde.mixture.model import Mixture
 
 DENSITY_COMPONENTS = 20
+PAIRS = 2**20  # of samples that are looked at at once
 
 
 @runtime_checkable
@@ -39,7 +39,7 @@ class FromDistribution:
         self.distribution = distribution
 
     def sample(self, key: Array, contexts: np.ndarray) -> np.ndarray:
-        drawn = self.distribution.sample(key, len(contexts))
+        drawn = with_key(self.distribution.sample, key, len(contexts))
         return check_rows("draws of the initial distribution", drawn, self.distribution.size, len(contexts))
 
     def log_density(self, contexts: np.ndarray, parameters: np.ndarray) -> np.ndarray | None:
@@ -56,7 +56,7 @@ class FromTask:
         self.task, self.parameter_size = task, parameter_size
 
     def sample(self, key: Array, contexts: np.ndarray) -> np.ndarray:
-        drawn = self.task.sample_initial(key, contexts)
+        drawn = with_key(self.task.sample_initial, key, contexts)
         return check_rows("the task's initial parameters", drawn, self.parameter_size, len(contexts))
 
     def log_density(self, contexts: np.ndarray, parameters: np.ndarray) -> np.ndarray | None:
@@ -94,68 +94,66 @@ class EstimatedDensity:
     """log pi_0(xi | s) = log p(s, xi) - log p(s) by a mixture of the initial rollouts, in standard units."""
 
     context_size: int
-    mixture: density.Mixture
+    mixture: Mixture
 
     @classmethod
-    @double_precision
+    @with_jax
     def fit(cls, key: Array, contexts: np.ndarray, parameters: np.ndarray) -> EstimatedDensity:
         """The mixture of contexts [N, S] and parameters [N, D]."""
+        import jax.numpy as jnp
+
+        from hpsde.mixture import estimation as density
+
         joint = np.concatenate([contexts, parameters], axis=1)
         rows = padded_size(len(joint))
         weights = jnp.asarray(pad_rows(np.ones(len(joint)), rows))
         x = jnp.asarray(pad_rows(joint, rows))
         prior = density.default_prior(x, weights, DENSITY_COMPONENTS)
-        mixture, _ = density.fit(key, x, weights, prior, max_components=DENSITY_COMPONENTS)
-        return cls(contexts.shape[1], mixture)
+        mixture, _ = density.fit(jax_key(key), x, weights, prior, max_components=DENSITY_COMPONENTS)
+        return cls(contexts.shape[1], as_numpy(mixture))
 
-    @double_precision
+    @with_jax
     def log_density(self, contexts: np.ndarray, parameters: np.ndarray) -> np.ndarray:
         """log pi_0(xi | s) [N] in standard units."""
+        import jax.numpy as jnp
+
+        from hpsde.mixture import estimation as density
+
         rows = padded_size(len(contexts))
         joint = pad_rows(np.concatenate([contexts, parameters], axis=1), rows)
-        values = _log_density(self.mixture, jnp.asarray(joint))
+        values = density.compiled_log_density(self.mixture, jnp.asarray(joint))
         if self.context_size:
             of_context = density.marginal(self.mixture, tuple(range(self.context_size)))
-            values = values - _log_density(of_context, jnp.asarray(joint[:, : self.context_size]))
+            values = values - density.compiled_log_density(of_context, jnp.asarray(joint[:, : self.context_size]))
         return np.asarray(values)[: len(contexts)]
 
 
-_log_density = jax.jit(density.log_density)
-
-
 def kernel_log_density(
-    known: tuple[np.ndarray, np.ndarray], contexts: np.ndarray, parameters: np.ndarray, expected: int = 0
+    known: tuple[np.ndarray, np.ndarray], contexts: np.ndarray, parameters: np.ndarray
 ) -> np.ndarray:
     """log p(xi | s) [N] by Gaussian kernels on `known` pairs of contexts [M, S] and parameters [M, K], for small K.
 
     p(xi | s) = sum_j k(s - s_j) k(xi - xi_j) / sum_j k(s - s_j); widths by Scott's rule.
     """
-    rows, sizes = padded_size(len(known[0])), padded_size(len(contexts), expected)
-    mask = jnp.asarray(np.arange(rows) < len(known[0]))
-    points = (jnp.asarray(pad_rows(part, rows)) for part in known)
-    asked = (jnp.asarray(pad_rows(part, sizes)) for part in (contexts, parameters))
-    return np.asarray(_kernel_log_density(mask, *points, *asked))[: len(contexts)]
+    count, size = len(known[0]), contexts.shape[1] + parameters.shape[1]
+    narrow = count ** (-1.0 / (size + 4))
+    widths = [narrow * np.where(at.std(axis=0) > 0.0, at.std(axis=0), 1.0) for at in known]
+    constant = np.sum(np.log(widths[1])) + 0.5 * parameters.shape[1] * np.log(2.0 * np.pi)
+    rows, found = max(1, PAIRS // count), np.empty(len(contexts))
+    for start in range(0, len(contexts), rows):
+        part = slice(start, start + rows)
+        of_contexts = _log_kernels(known[0] / widths[0], contexts[part] / widths[0])
+        of_both = of_contexts + _log_kernels(known[1] / widths[1], parameters[part] / widths[1])
+        found[part] = _log_sum(of_both) - _log_sum(of_contexts) - constant
+    return found
 
 
-@jax.jit
-def _kernel_log_density(
-    mask: Bool[Array, " M"],
-    known_contexts: Float[Array, "M S"],
-    known_parameters: Float[Array, "M K"],
-    contexts: Float[Array, "N S"],
-    parameters: Float[Array, "N K"],
-) -> Float[Array, " N"]:
-    size = known_contexts.shape[1] + known_parameters.shape[1]
-    share = mask / jnp.sum(mask)
-    narrow = jnp.sum(mask) ** (-1.0 / (size + 4))
+def _log_kernels(at: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """-|p_i - a_j|^2 / 2 [N, M]."""
+    return -0.5 * np.sum((points[:, None, :] - at[None, :, :]) ** 2, axis=-1)
 
-    def log_kernels(at: Array, points: Array) -> tuple[Array, Array]:
-        deviation = jnp.sqrt(share @ (at - (share @ at)[None]) ** 2)
-        width = narrow * jnp.where(deviation > 0.0, deviation, 1.0)
-        difference = (points[:, None, :] - at[None, :, :]) / width[None, None]
-        constant = jnp.sum(jnp.log(width)) + 0.5 * at.shape[1] * jnp.log(2.0 * jnp.pi)
-        return jnp.where(mask[None], -0.5 * jnp.sum(difference**2, axis=-1), -jnp.inf), constant
 
-    of_contexts, _ = log_kernels(known_contexts, contexts)
-    of_parameters, constant = log_kernels(known_parameters, parameters)
-    return logsumexp(of_contexts + of_parameters, axis=1) - logsumexp(of_contexts, axis=1) - constant
+def _log_sum(values: np.ndarray) -> np.ndarray:
+    """log sum_j exp(values_ij) [N]."""
+    most = values.max(axis=1)
+    return most + np.log(np.sum(np.exp(values - most[:, None]), axis=1))

@@ -35,6 +35,7 @@ class StepInfo:
     between the first rollouts. maxima: solutions that the model shows. width: of the widest option, in kernel lengths.
     directions: see `directions_that_matter`. best_first: see `best_of_first`. outliers: rollouts whose returns are not
     believed. quiet: rollouts since all options are narrow and none was born or died.
+    climbing: regions that climb still, where options are sought by them.
     """
 
     options_kept: int = 0
@@ -53,6 +54,7 @@ class StepInfo:
     best_first: float = float("nan")
     outliers: int = 0
     quiet: int = 0
+    climbing: int = 0
 
 
 def judge(

@@ -18,12 +18,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from hpsde import gp
-from hpsde.base.padding import pad_rows, padded_size
+from hpsde.base.draws import generator
+from hpsde.base.joint import contexts_first, parameters_first
 from hpsde.base.precision import single
 from hpsde.base.shapes import Array, Float
 from hpsde.gp import binary as gp_binary
@@ -59,7 +58,7 @@ class Landscape(NamedTuple):
     """
 
     hyperparameters: gp.Hyperparameters
-    axes: Float[Array, "E Z"] | None
+    axes: Float[np.ndarray, "E Z"] | None
     view: View
     start: surface.Start
     rollouts: int
@@ -80,7 +79,7 @@ def is_old(landscape: Landscape, rollouts: int) -> bool:
     return rollouts >= surface.GROWTH * landscape.rollouts
 
 
-def make_view(hyperparameters: gp.Hyperparameters, axes: Array | None, size: int) -> View:
+def make_view(hyperparameters: gp.Hyperparameters, axes: np.ndarray | None, size: int) -> View:
     """The combinations of the parameters along which the return changes within ACTIVE deviations, and at least SLOWEST
     times as fast as along the fastest of them.
 
@@ -133,14 +132,12 @@ def choose(initial: np.ndarray, mask: np.ndarray, size: int = POINTS) -> np.ndar
 
 
 def condition(
-    landscape: Landscape, joint: np.ndarray, context_size: int, returns: np.ndarray, chosen: np.ndarray, expected: int
+    landscape: Landscape, joint: np.ndarray, context_size: int, returns: np.ndarray, chosen: np.ndarray
 ) -> gp.GP:
     """The landscape's process given the chosen rollouts [s, xi] [N, S + D]; it expects a mean first score of 0."""
-    z = np.roll(joint, -context_size, axis=1)[chosen]
+    z = parameters_first(joint, context_size)[chosen]
     z = z if landscape.axes is None else z @ np.asarray(landscape.axes).T
-    size = min(padded_size(len(chosen), expected), max(POINTS, len(chosen)))
-    scores, mask = pad_rows(scores_of(landscape, returns[chosen]), size), np.arange(size) < len(chosen)
-    z = pad_rows(z, size)
+    scores, mask = scores_of(landscape, returns[chosen]), np.ones(len(chosen), dtype=bool)
     if landscape.binary:
         return gp_binary.condition_binary(landscape.hyperparameters, z, scores, mask, landscape.start.mean or 0.0)
     return gp.posterior(landscape.hyperparameters, z, scores, mask)
@@ -184,24 +181,15 @@ def sample(
     pi_0 is a standard Gaussian, or flat, and 0 beyond the `bounds` [D] of the parameters: there the process knows
     nothing and may rise to any height.
     """
-    z = np.roll(starts, -context_size, axis=1)
+    z = parameters_first(starts, context_size)
     size = z.shape[1] - context_size
     moves = np.zeros((size, size))
     moves[: len(landscape.view.L)] = landscape.view.L
     low, high = bounds if bounds is not None else (np.full(size, -np.inf), np.full(size, np.inf))
     z[:, :size] = np.clip(z[:, :size], low, high)
-    moved, values = _anneal(
-        key,
-        single(process._replace(K_inverse=jnp.zeros((0, 0)))),
-        single(axes_of(landscape, z.shape[1])),
-        single(z),
-        single(moves),
-        single(low),
-        single(high),
-        single(0.0 if flat else 1.0),
-        single(temperature),
-    )
-    return np.roll(np.asarray(moved, dtype=float), context_size, axis=1), np.asarray(values, dtype=float)
+    given = gp.without_inverse(process), axes_of(landscape, z.shape[1]), z, moves, low, high
+    moved, values = _anneal(generator(key), *single(given), pull=0.0 if flat else 1.0, temperature=temperature)
+    return contexts_first(moved.astype(float), context_size), values.astype(float)
 
 
 def axes_of(landscape: Landscape, size: int) -> np.ndarray:
@@ -209,39 +197,39 @@ def axes_of(landscape: Landscape, size: int) -> np.ndarray:
     return np.eye(size) if landscape.axes is None else np.asarray(landscape.axes)
 
 
-@jax.jit
 def _anneal(
-    key: Array,
+    rng: np.random.Generator,
     process: gp.GP,
-    axes: Float[Array, "E Z"],
-    start: Float[Array, "M Z"],
-    moves: Float[Array, "D D"],
-    low: Float[Array, " D"],
-    high: Float[Array, " D"],
-    pull: Float[Array, ""],
-    temperature: Float[Array, ""],
-) -> tuple[Float[Array, "M Z"], Float[Array, " M"]]:
-    """The samples after all steps, and their scores. Moves are so large that a share ACCEPTANCE is accepted."""
-    size = moves.shape[0]
+    axes: Float[np.ndarray, "E Z"],
+    z: Float[np.ndarray, "M Z"],
+    moves: Float[np.ndarray, "D D"],
+    low: Float[np.ndarray, " D"],
+    high: Float[np.ndarray, " D"],
+    *,
+    pull: float,
+    temperature: float,
+) -> tuple[Float[np.ndarray, "M Z"], Float[np.ndarray, " M"]]:
+    """The samples from these starts after all steps, and their scores. Moves are so large that a share ACCEPTANCE is
+    accepted.
+    """
+    size, kind = moves.shape[0], z.dtype
 
-    def log_initial(z: Array) -> Array:
+    def log_initial(z: np.ndarray) -> np.ndarray:
         xi = z[:, :size]
-        inside = jnp.all((xi >= low[None]) & (xi <= high[None]), axis=1)
-        return jnp.where(inside, -0.5 * pull * jnp.sum(xi**2, axis=1), -jnp.inf)
+        inside = np.all((xi >= low[None]) & (xi <= high[None]), axis=1)
+        return np.where(inside, -0.5 * pull * np.sum(xi**2, axis=1), -np.inf)
 
-    def step(t: Array | int, state: tuple[Array, ...]) -> tuple[Array, ...]:
-        z, score, length = state
-        key_move, key_accept = jax.random.split(jax.random.fold_in(key, t))
-        T = temperature * COLDEST ** jnp.minimum(t / (COOLING * STEPS), 1.0)
-        change = length * jax.random.normal(key_move, (z.shape[0], size), z.dtype) @ moves
-        moved = z.at[:, :size].add(change)
-        new = gp.predict_mean(process, moved @ axes.T)
-        gain = (new - score) / T + log_initial(moved) - log_initial(z)
-        accepted = jnp.log(jax.random.uniform(key_accept, gain.shape, z.dtype)) < gain
-        length = length * jnp.exp(ADAPTATION * (jnp.mean(accepted, dtype=z.dtype) - ACCEPTANCE))
-        z = jnp.where(accepted[:, None], moved, z)
-        return z, jnp.where(accepted, new, score), jnp.minimum(length, LONGEST)
-
-    begin = (start, gp.predict_mean(process, start @ axes.T), jnp.asarray(FIRST_MOVE * LONGEST, start.dtype))
-    z, score, _ = jax.lax.fori_loop(0, STEPS, step, begin)
+    score, length = gp.predict_mean(process, z @ axes.T), FIRST_MOVE * LONGEST
+    prior = log_initial(z)
+    for t in range(STEPS):
+        T = temperature * COLDEST ** min(t / (COOLING * STEPS), 1.0)
+        moved = z.copy()
+        moved[:, :size] += length * rng.standard_normal((len(z), size), dtype=kind) @ moves
+        new, there = gp.predict_mean(process, moved @ axes.T), log_initial(moved)
+        accepted = -rng.standard_exponential(len(z), dtype=kind) < (new - score) / T + there - prior
+        length = min(length * float(np.exp(ADAPTATION * (np.mean(accepted) - ACCEPTANCE))), LONGEST)
+        z, score, prior = (
+            np.where(accepted.reshape(-1, *[1] * (one.ndim - 1)), one, other)
+            for one, other in ((moved, z), (new, score), (there, prior))
+        )
     return z, score

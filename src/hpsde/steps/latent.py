@@ -11,17 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, overload
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from hpsde import gp
+from hpsde.base.arrays import as_numpy
+from hpsde.base.draws import generator, jax_key
 from hpsde.base.groups import Group, setting
+from hpsde.base.joint import parameters_first
 from hpsde.base.shapes import Array
-from hpsde.mixture import estimation as density
-from hpsde.mixture.eigenmaps import LaplacianEigenmaps
-from hpsde.mixture.estimation import Mixture
-from hpsde.steps import discovery, gaussian, valleys, weights
+from hpsde.base.with_jax import with_jax
+from hpsde.mixture.model import DENSITY_METHODS, Mixture
+from hpsde.steps import authors, discovery, gaussian, valleys, weights
 from hpsde.steps import landscape as landscapes
 from hpsde.steps.configuration import LatentSettings
 from hpsde.steps.discovery import Found, Last
@@ -43,8 +43,10 @@ class Density(Group):
     kind: str = setting(
         "options",
         "A mixture of option policies on samples of the modelled return (options), or the paper's mixture of joint "
-        "Gaussians on weighted rollouts, by variational Bayes (vb) or maximum likelihood (em).",
-        choices=("options", *density.DENSITY_METHODS),
+        "Gaussians on weighted rollouts, by variational Bayes (vb), as in the authors' code (authors), or by maximum "
+        "likelihood (em); or, without a context and without noise, climbs in regions that start far from one another "
+        "(regions).",
+        choices=("options", *DENSITY_METHODS, "authors", "regions"),
     )
     weight_sum: str = setting(
         "ess",
@@ -106,8 +108,7 @@ def show(data: Data, landscape: Landscape | None) -> Shown | None:
     highest = float(landscapes.scores_of(landscape, data.advantages[chosen]).max())
     if landscape.binary:  # n rollouts cannot show higher log odds than that all of n succeed
         highest = float(np.log(len(chosen) + 1.0))
-    L = jnp.asarray(landscape.view.L)
-    return Shown(valleys.Model(process, jnp.asarray(axes), L, landscape.temperature, highest), chosen)
+    return Shown(valleys.Model(process, axes, landscape.view.L, landscape.temperature, highest), chosen)
 
 
 def find_solutions(
@@ -122,7 +123,7 @@ def find_solutions(
 ) -> Latent:
     """The solutions that the landscape shows; `fresh` says that it is another than the last time."""
     process, chosen = shown.model.process, shown.chosen
-    rng = _generator(key)
+    rng = generator(key)
     given, _ = _samples(key, rng, data, landscape, process, importance.weights, last, settings)
     size = data.contexts.shape[1]
     usable = np.flatnonzero(data.mask)
@@ -158,10 +159,10 @@ def choose_features(
     """
     process, _ = conditioned(data, landscape)
     share = data.mask / data.mask.sum()
-    given, rows = _samples(key, _generator(key), data, landscape, process, share, None, settings)
+    given, rows = _samples(key, generator(key), data, landscape, process, share, None, settings)
     enough = [each.shape[1] + 1 <= data.mask.sum() / PER_NUMBER for each in candidates]
     bounds = [
-        discovery.evidence(_generator(key), given._replace(features=each[rows]), landscape.view, settings.max_options)
+        discovery.evidence(generator(key), given._replace(features=each[rows]), landscape.view, settings.max_options)
         for place, each in enumerate(candidates)
         if place == 0 or all(enough[: place + 1])
     ]
@@ -170,17 +171,22 @@ def choose_features(
 
 
 def with_features(
-    key: Array, data: Data, landscape: Landscape | None, candidates: Sequence[np.ndarray], settings: LatentSettings
+    key: Array,
+    data: Data,
+    landscape: Landscape | None,
+    candidates: Sequence[tuple[np.ndarray, int]],
+    settings: LatentSettings,
 ) -> tuple[Data, int | None]:
     """The rollouts with the features that suit the solutions, and which these are; None: there was no choice."""
     if landscape is None or not candidates:
         return data, None
-    chosen = choose_features(key, data, landscape, candidates, settings)
-    return data._replace(features=candidates[chosen]), chosen
+    chosen = choose_features(key, data, landscape, [_plain(*each) for each in candidates], settings)
+    features, bends = candidates[chosen]
+    return data._replace(features=features, bends=bends), chosen
 
 
-def _generator(key: Array) -> np.random.Generator:
-    return np.random.default_rng(np.asarray(jax.random.key_data(key)))
+def _plain(features: np.ndarray, bends: int) -> np.ndarray:
+    return features[:, : features.shape[1] - bends]
 
 
 def _samples(
@@ -204,8 +210,10 @@ def _samples(
     counts = sample_counts(data, rows, np.minimum(scores, landscape.warp.scores[-1]), landscape.temperature, settings)
     axes = landscapes.axes_of(landscape, moved.shape[1])
     lengths = np.minimum(np.exp(np.asarray(landscape.hyperparameters.log_lengths)), 1.0)
-    coordinates = np.roll(moved, -size, axis=1) @ axes.T / lengths
-    given = discovery.Given(moved[:, :size], moved[:, size:], data.features[rows], scores, counts, coordinates)
+    coordinates = parameters_first(moved, size) @ axes.T / lengths
+    given = discovery.Given(
+        moved[:, :size], moved[:, size:], data.plain_features[rows], scores, counts, coordinates, data.features[rows]
+    )
     return given, rows
 
 
@@ -213,7 +221,7 @@ def conditioned(data: Data, landscape: Landscape) -> tuple[gp.GP, np.ndarray]:
     """The landscape's process given the rollouts, and the numbers of those that it sees."""
     chosen = landscapes.choose(data.initial, data.mask)
     size = data.contexts.shape[1]
-    return landscapes.condition(landscape, data.joint, size, data.advantages, chosen, len(data.mask)), chosen
+    return landscapes.condition(landscape, data.joint, size, data.advantages, chosen), chosen
 
 
 def as_found(data: Data, found: Found) -> Latent:
@@ -223,7 +231,7 @@ def as_found(data: Data, found: Found) -> Latent:
     """
 
     def assigned(without: np.ndarray) -> np.ndarray:
-        return _assigned(discovery.assign(found, data.parameters, data.features, without)) * data.mask
+        return _assigned(discovery.assign(found, data.parameters, data.plain_features, without)) * data.mask
 
     responsibilities = assigned(np.zeros_like(found.born))
     if found.born.any() and np.any(found.kept & ~found.born):
@@ -267,12 +275,13 @@ def chain_starts(
     of_options = rng.choice(np.flatnonzero(data.mask), count - count // 2 - count // 4)
     rows = np.concatenate([at_random, by_weight, of_options])
     starts = data.joint[rows]
-    means = np.asarray(gaussian.means(last.options, jnp.asarray(data.features[of_options])))[last.kept]
+    means = gaussian.means(last.options, data.features[of_options])[last.kept]
     places = np.arange(len(of_options))
     starts[-len(of_options) :, data.contexts.shape[1] :] = means[places % len(means), places]
     return rows, starts
 
 
+@with_jax
 def estimate_density(
     key: Array, data: Data, importance: weights.ImportanceWeights, last: Mixture | None, settings: LatentSettings
 ) -> Latent:
@@ -280,36 +289,49 @@ def estimate_density(
 
     Weights are counts: their sum is the sample size that the prior is weighed against.
     """
-    points = data.joint
-    if settings.density.embedding_dimensions:
+    import jax.numpy as jnp
+
+    from hpsde.mixture import estimation as density
+    from hpsde.mixture.eigenmaps import LaplacianEigenmaps
+
+    as_authors, points, mask = settings.density.kind == "authors", data.joint, data.mask
+    share = importance.weights
+    if as_authors:
+        mask, last = authors.used(data), None
+        points = authors.coordinates(data, mask, settings.density.embedding_dimensions)
+        share = np.where(mask, share, 0.0) / share[mask].sum()
+    elif settings.density.embedding_dimensions:
         # An embedding is new every time: there is nothing to start from.
-        points, last = (
-            LaplacianEigenmaps(settings.density.embedding_dimensions).fit(data.joint, data.mask).coordinates,
-            None,
-        )
-    total = {"ess": importance.ess, "n": float(data.mask.sum()), "one": 1.0}[settings.density.weight_sum]
-    x, counts = jnp.asarray(points), jnp.asarray(importance.weights * total)
+        eigenmaps, last = LaplacianEigenmaps(settings.density.embedding_dimensions), None
+        points = eigenmaps.fit(data.joint, mask).coordinates
+    total = {"ess": importance.ess, "n": float(mask.sum()), "one": 1.0}[settings.density.weight_sum]
+    x, counts = jnp.asarray(points), jnp.asarray(share * total)
     mixture, fitted = density.fit(
-        key,
+        jax_key(key),
         x,
         counts,
-        density.default_prior(x, counts, settings.max_options),
+        authors.prior(x.shape[1]) if as_authors else density.default_prior(x, counts, settings.max_options),
         max_components=settings.max_options,
         restarts=RESTARTS,
         warm=last,
-        method=settings.density.kind,
+        method="vb" if as_authors else settings.density.kind,
     )
     warm = last is not None and int(fitted.chosen) == len(fitted.bounds) - 1
-    mass = np.asarray(mixture.mass)
-    kept = mass > 0.0
+    kept = np.asarray(mixture.mass) > 0.0
     mixture = density.select(mixture, jnp.asarray(kept))
-    responsibilities = np.exp(np.asarray(_log_responsibilities(mixture, jnp.asarray(points)))).T
-    responsibilities = _assigned(responsibilities) * data.mask
+    responsibilities = np.exp(np.asarray(density.compiled_log_responsibilities(mixture, jnp.asarray(points)))).T
+    responsibilities = _assigned(responsibilities) * mask
     kept = kept & (responsibilities.sum(axis=1) > 0.0)
-    return Latent(kept, responsibilities, float(fitted.lower_bound), warm, mixture=mixture)
+    return Latent(kept, responsibilities, float(fitted.lower_bound), warm, mixture=as_numpy(mixture))
 
 
-_log_responsibilities = jax.jit(density.log_responsibilities)
+def by_policies(data: Data, options: gaussian.LinearGaussian, kept: np.ndarray, mixture: Mixture | None) -> Latent:
+    """Every rollout assigned to the option whose policy it is likeliest of: between two estimations of the density."""
+    log_density = gaussian.log_density(options, data.features, data.parameters)
+    log_density = np.where(kept[:, None], log_density, -np.inf)
+    responsibilities = _assigned(log_density) * authors.used(data)
+    kept = kept & (responsibilities.sum(axis=1) > 0.0)
+    return Latent(kept, responsibilities, mixture=mixture, new=False)
 
 
 def _assigned(responsibilities: np.ndarray) -> np.ndarray:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
+from hpsde.base.arrays import namespace
 from hpsde.base.shapes import Array, Bool, Float
 from hpsde.steps import gaussian
 from hpsde.steps.gate import Gate, Optimism
@@ -47,33 +46,36 @@ class Marginal(Gate, name="marginal"):
 
     def train(self, data: Data, weighted: np.ndarray, surface: Surface | None) -> MarginalGate:
         """By weighted moments of the contexts."""
-        return fit_marginal(jnp.asarray(data.contexts), jnp.asarray(weighted))
+        return fit_marginal(data.contexts, weighted)
 
 
-@jax.jit
 def marginal_log_probabilities(gate: MarginalGate, contexts: Float[Array, "C S"]) -> Float[Array, "O C"]:
     """log p(o | s) of the mixture marginal."""
     count, size = gate.mean.shape
-    constant = LinearGaussian(gate.mean, jnp.zeros((count, 0, size)), gate.covariance)
-    log_context = gaussian.log_density(constant, jnp.zeros((contexts.shape[0], 0)), contexts)
-    return jax.nn.log_softmax(gate.log_share[:, None] + log_context, axis=0)
+    constant = LinearGaussian(gate.mean, np.zeros((count, 0, size)), gate.covariance)
+    log_context = gaussian.log_density(constant, np.zeros((contexts.shape[0], 0)), contexts)
+    return log_softmax(gate.log_share[:, None] + log_context)
 
 
-@jax.jit
-def fit_marginal(contexts: Float[Array, "N S"], targets: Float[Array, "O N"]) -> MarginalGate:
+def log_softmax(values: Float[Array, "O C"]) -> Float[Array, "O C"]:
+    """values - log sum_o exp(values_o)."""
+    xp = namespace(values)
+    shifted = values - xp.max(values, axis=0, keepdims=True)
+    return shifted - xp.log(xp.sum(xp.exp(shifted), axis=0, keepdims=True))
+
+
+def fit_marginal(contexts: Float[np.ndarray, "N S"], targets: Float[np.ndarray, "O N"]) -> MarginalGate:
     """Weighted Gaussian over the contexts of every option; one pseudo sample of unit spread keeps it proper."""
-    total = jnp.sum(targets)
-    share = jnp.sum(targets, axis=1) / jnp.maximum(total, 1e-300)
+    share = np.sum(targets, axis=1) / max(float(np.sum(targets)), 1e-300)
     size = contexts.shape[1]
 
-    def one(weights: Array) -> tuple[Array, Array]:
-        mass = jnp.sum(weights)
-        weights = weights / jnp.maximum(mass, 1e-300)
+    def one(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        weights = weights / max(float(np.sum(weights)), 1e-300)
         mean = weights @ contexts
         centred = contexts - mean[None, :]
-        effective = 1.0 / jnp.maximum(jnp.sum(weights**2), 1e-12)
+        effective = 1.0 / max(float(np.sum(weights**2)), 1e-12)
         spread = (centred.T * weights[None, :]) @ centred
-        return mean, (effective * spread + jnp.eye(size)) / (effective + 1.0)
+        return mean, (effective * spread + np.eye(size)) / (effective + 1.0)
 
-    mean, covariance = jax.vmap(one)(targets)
-    return MarginalGate(jnp.log(jnp.maximum(share, 1e-300)), mean, covariance)
+    mean, covariance = (np.stack(each) for each in zip(*map(one, targets), strict=True))
+    return MarginalGate(np.log(np.maximum(share, 1e-300)), mean, covariance)

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import jax
-import jax.numpy as jnp
+import numpy as np
 
 from hpsde import gp
+from hpsde.base.arrays import map_arrays
+from hpsde.base.draws import split, uniform_rows
 from hpsde.base.precision import single
 from hpsde.base.shapes import Array, Bool, Float
 from hpsde.steps import gaussian
@@ -33,65 +34,70 @@ RATE = 0.1  # of the first step, in deviations of the option
 MOMENTUM, SCALE = 0.8, 0.95  # Adam's beta_1 and beta_2
 
 
-@jax.jit
 def improve(
     key: Array,
     process: gp.GP,
-    axes: Float[Array, "E Z"],
+    axes: Float[np.ndarray, "E Z"],
     options: LinearGaussian,
-    kept: Bool[Array, " O"],
-    contexts: Float[Array, "N S"],
-    features: Float[Array, "N F"],
-    weights: Float[Array, "O N"],
+    kept: Bool[np.ndarray, " O"],
+    contexts: Float[np.ndarray, "N S"],
+    features: Float[np.ndarray, "N F"],
+    weights: Float[np.ndarray, "O N"],
+    *,
+    plain: int | None = None,
 ) -> LinearGaussian:
-    """The options, those kept moved uphill. `weights` say how much a context belongs to an option."""
-    model, turn = single((process._replace(K_inverse=jnp.zeros((0, 0))), axes))
-
-    def move(given: tuple[Array, LinearGaussian, Array]) -> LinearGaussian:
-        key, option, share = given
+    """The options, those kept moved uphill, along the first `plain` features, or all. `weights` say how much a context
+    belongs to an option.
+    """
+    plain = features.shape[1] if plain is None else plain
+    model, turn = single((gp.without_inverse(process), axes))
+    keys, b, w = split(key, len(kept)), np.array(options.b), np.array(options.w)
+    for o in np.flatnonzero(kept):
         # Systematic draw of contexts by their share.
-        total = jnp.cumsum(share)
-        places = (jnp.arange(CONTEXTS) + jax.random.uniform(key)) / CONTEXTS * total[-1]
-        at = jnp.minimum(jnp.searchsorted(total, places), len(share) - 1)
-        phi = features[at]
-        middle = jnp.mean(phi, axis=0)
-        C = jnp.linalg.cholesky(option.Sigma)
-        means = gaussian.means(jax.tree.map(lambda part: part[None], option._replace(low=None, high=None)), phi)[0]
-        centred, mu, s, factor, low, high = single(
-            (phi - middle[None, :], means, contexts[at], C, option.low, option.high)
-        )
-        edge = MARGIN * turn[:, : mu.shape[1]] @ factor
-        around = edge @ edge.T
-
-        def loss(x: Array) -> Array:
-            d = x[:1] + centred @ x[1:]
-            xi = mu + d @ factor.T
-            xi = xi if low is None or high is None else jnp.clip(xi, low[None], high[None])
-            z = jnp.concatenate([xi, s], axis=1)
-            return 0.5 * ETA * jnp.mean(jnp.sum(d**2, axis=1)) - jnp.mean(gp.mean_under(model, z @ turn.T, around))
-
-        x = _minimise(loss, jnp.zeros((1 + phi.shape[1], mu.shape[1]), mu.dtype)).astype(option.b.dtype)
-        change = x[1:] @ C.T
-        return option._replace(b=option.b + C @ x[0] - middle @ change, w=option.w + change)
-
-    def stay(given: tuple[Array, LinearGaussian, Array]) -> LinearGaussian:
-        return given[1]
-
-    every = (kept, (jax.random.split(key, kept.shape[0]), options, weights))
-    return jax.lax.map(lambda each: jax.lax.cond(each[0], move, stay, each[1]), every)
+        total = np.cumsum(weights[o])
+        places = (np.arange(CONTEXTS) + uniform_rows(keys[o], 1)) / CONTEXTS * total[-1]
+        at = np.minimum(np.searchsorted(total, places), len(total) - 1)
+        one = map_arrays(lambda part, o=o: part[o : o + 1], options)
+        change, slopes = _move(model, turn, one, features[at], contexts[at], plain)
+        b[o] += change
+        w[o, :plain] += slopes
+    return options._replace(b=b, w=w)
 
 
-def _minimise(loss: Callable[[Array], Array], start: Float[Array, "P D"]) -> Float[Array, "P D"]:
+def _move(
+    model: gp.GP, turn: np.ndarray, option: LinearGaussian, phi: np.ndarray, s: np.ndarray, plain: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """What is added to b [D] and w [plain, D] of one option, by these features [C, F] and contexts [C, S]."""
+    middle, C = phi[:, :plain].mean(axis=0), np.linalg.cholesky(option.Sigma[0])
+    means = gaussian.means(option._replace(low=None, high=None), phi)[0]
+    low, high = (end if end is None else end[0] for end in (option.low, option.high))
+    centred, mu, s, factor, low, high = single((phi[:, :plain] - middle[None, :], means, s, C, low, high))
+    of_parameters = turn[:, : mu.shape[1]]
+    edge = MARGIN * of_parameters @ factor
+    uphill_at = gp.gradient_under(model, edge @ edge.T)
+
+    def gradient(x: np.ndarray) -> np.ndarray:
+        d = x[:1] + centred @ x[1:]
+        xi = mu + d @ factor.T
+        within = xi if low is None or high is None else np.clip(xi, low[None], high[None])
+        uphill = uphill_at(np.concatenate([within, s], axis=1) @ turn.T) @ of_parameters
+        downhill = (ETA * d - np.where(within == xi, uphill, 0.0) @ factor) / len(d)
+        return np.concatenate([np.sum(downhill, axis=0, keepdims=True), centred.T @ downhill])
+
+    x = _minimise(gradient, np.zeros((1 + plain, mu.shape[1]), mu.dtype)).astype(float)
+    change = x[1:] @ C.T
+    return C @ x[0] - middle @ change, change
+
+
+def _minimise(
+    gradient: Callable[[np.ndarray], np.ndarray], start: Float[np.ndarray, "P D"]
+) -> Float[np.ndarray, "P D"]:
     """Adam with steps that shrink to nothing: parts of x may be flat, or matter a hundred times more than others."""
-    gradient = jax.grad(loss)
-
-    def step(t: Array | int, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        x, first, second = state
+    x, first, second = start, np.zeros_like(start), np.zeros_like(start)
+    for t in range(STEPS):
         g = gradient(x)
         first = MOMENTUM * first + (1.0 - MOMENTUM) * g
         second = SCALE * second + (1.0 - SCALE) * g**2
-        mean, size = first / (1.0 - MOMENTUM ** (t + 1.0)), jnp.sqrt(second / (1.0 - SCALE ** (t + 1.0)))
-        return x - RATE * (1.0 - t / STEPS) * mean / (size + 1e-8), first, second
-
-    nothing = jnp.zeros_like(start)
-    return jax.lax.fori_loop(0, STEPS, step, (start, nothing, nothing))[0]
+        mean, size = first / (1.0 - MOMENTUM ** (t + 1.0)), np.sqrt(second / (1.0 - SCALE ** (t + 1.0)))
+        x = x - RATE * (1.0 - t / STEPS) * mean / (size + 1e-8)
+    return x

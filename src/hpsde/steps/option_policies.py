@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import jax
 import numpy as np
 
 from hpsde.base.archive import Field
+from hpsde.base.arrays import map_arrays
 from hpsde.base.groups import Strategy, setting
 from hpsde.base.shapes import Array, Float
 from hpsde.errors import InputError
@@ -31,6 +31,8 @@ class OptionPolicies(Strategy, family="options"):
     # other letter for sizes of its own. None: the mean is linear in the features.
     trained: ClassVar[Any] = None
     shapes: ClassVar[Mapping[str, str | Field]] = {}
+    # Whether `fit` takes a fourth argument, `start`: the h that the option had, all 0 where it had none.
+    warm: ClassVar[bool] = False
 
     ridge: float | None = setting(
         None,
@@ -60,9 +62,28 @@ class OptionPolicies(Strategy, family="options"):
         raise NotImplementedError
 
     @property
+    def form(self) -> tuple[Any, ...]:
+        """What decides which arrays h has: it stays as it is from the first learning step on."""
+        return (self.name,)
+
+    def more(self, features: int) -> int:
+        """Numbers that h of so many features has for each parameter; policy search leaves samples for these, too."""
+        return 0
+
+    @property
     def fit_h(self) -> Callable[..., Any] | None:
         """`fit`, or None where the mean is linear in the features."""
         return None if self.trained is None else self.fit
+
+    def with_covariances(
+        self,
+        policies: LinearGaussian,
+        features: Float[np.ndarray, "N F"],
+        parameters: Float[np.ndarray, "N D"],
+        weights: Float[np.ndarray, "O N"],
+    ) -> LinearGaussian:
+        """The policies with the covariances that they start to explore with; by default those of the regression."""
+        return policies
 
     @classmethod
     def restored(cls, arrays: Mapping[str, np.ndarray]) -> Any:
@@ -74,12 +95,12 @@ def check_added(options: LinearGaussian, features: np.ndarray) -> None:
     """An InputError unless h gives numbers of the right shape by numpy, and 0 where all its numbers are 0."""
     if options.h is None:
         return
-    one, some = jax.tree.map(lambda part: np.asarray(part)[0], options.h), features[:2]
+    one, some = map_arrays(lambda part: np.asarray(part)[0], options.h), features[:2]
     value, said = one.mean(some, np), f"options {options.h.kind!r}: mean(features, xp) must"
     if not isinstance(value, np.ndarray) or value.dtype != np.float64:
         raise InputError(f"{said} give an array of 64-bit numbers where xp is numpy; got {type(value).__name__}")
     if value.shape != (len(some), options.b.shape[1]):
         wanted = [len(some), options.b.shape[1]]
         raise InputError(f"{said} give shape {wanted} for features {list(some.shape)}; got {list(value.shape)}")
-    if np.any(jax.tree.map(np.zeros_like, one).mean(some, np) != 0.0):
+    if np.any(map_arrays(np.zeros_like, one).mean(some, np) != 0.0):
         raise InputError(f"{said} give 0 where all its numbers are 0")

@@ -1,6 +1,7 @@
 """Refinement of every option by a local model of the return around its mean.
 
-Beside its optimum the return of an option is nearly quadratic in the parameters, whatever it is elsewhere. With
+Beside its optimum the return of an option, or where it is a distance the square of what it lacks, is nearly quadratic
+in the parameters, whatever it is elsewhere. With
 x = C^-1 (xi - mu_o(s)), Sigma_o = C C' and phi~(s) = [1, standardised phi(s)], the rollouts nearest to the option are
 regressed on
 
@@ -17,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from hpsde.steps import discovery, gaussian
@@ -27,6 +27,8 @@ FEWEST, MORE = 1.5, 1.6  # rollouts for each number of the local model: so many 
 ROUNDS, NEARER = 10, 1e-3  # looks at most, as long as log |K| falls by so much
 SIGNIFICANT = 4.0  # standard errors that a curvature must have
 FAR, TRIMS = 5.0, 10  # robust deviations from the local model: what is farther off is no part of it; fits without it
+CLEARLY = 0.25  # of the residuals' variance, at most, for squared losses to be modelled in place of returns
+LEAST_LOSS = 0.1  # share of an option's rollouts whose losses are taken for equally small
 LEVERAGE = 0.01  # share of a rollout's return that the others explain, at least
 WIDTH = 2.0  # of the exploration, in deviations of the optimum
 NOISE_SHARE = 0.3  # of the noise, that the return changes by over the exploration at least
@@ -65,17 +67,57 @@ class LocalRollouts(NamedTuple):
     Q: np.ndarray
 
 
+class Modelled(NamedTuple):
+    """What a local model describes of the returns: R itself, or minus the square of the loss, -(top - R)^2.
+
+    A return that is a distance has a cone at its optimum, R = top - |x|, and the square of its loss is quadratic
+    there. An error of R counts 2 (top - R) times in the square, and 2 `floor` times at least.
+    """
+
+    top: float | None = None  # None: the return itself
+    floor: float = 0.0
+
+    def __call__(self, returns: np.ndarray) -> np.ndarray:
+        """What is modelled of returns [N]."""
+        return returns if self.top is None else -((self.top - returns) ** 2)
+
+    def steepness(self, returns: np.ndarray) -> np.ndarray:
+        """How much it changes with the return [N]."""
+        return np.ones_like(returns) if self.top is None else 2.0 * np.maximum(self.top - returns, self.floor)
+
+    def width(self, variance: float) -> float:
+        """By how much it may change for the return to change by NOISE_SHARE of its noise, around the optimum."""
+        share = NOISE_SHARE * np.sqrt(variance)
+        return share if self.top is None else share**2
+
+
 class LocalModel(NamedTuple):
-    """A local model: coefficients [P], their covariance for a residual variance of 1 [P, P], and that variance."""
+    """A local model: coefficients [P], their covariance for a residual variance of 1 [P, P], that variance, in units of
+    the return, the number of rollouts, and what it is a model of.
+    """
 
     coefficients: np.ndarray
     inverse: np.ndarray
     variance: float
     rollouts: int
+    modelled: Modelled
 
     def __call__(self, design: np.ndarray, u: np.ndarray) -> np.ndarray:
-        """The modelled return [N] at u [N, D] in contexts with phi~ [N, F + 1]."""
+        """What is modelled [N] at u [N, D] in contexts with phi~ [N, F + 1]."""
         return _terms(design, u) @ self.coefficients
+
+
+class Information(NamedTuple):
+    """What a local model says of its optimum phi~' d: along each of its directions e, the columns of E [D, D], the
+    precision J [D, F + 1, F + 1] of d e (0: it says nothing) and J d e as the columns of target [F + 1, D].
+
+    W [D, D]: covariance of a way on which what is modelled falls by 1.
+    """
+
+    E: np.ndarray
+    J: np.ndarray
+    target: np.ndarray
+    W: np.ndarray
 
 
 def refine(
@@ -89,10 +131,12 @@ def refine(
     parameters: np.ndarray,
     returns: np.ndarray,
     everywhere: np.ndarray,
+    bends: int = 0,
 ) -> LinearGaussian:
     """The options refined by the rollouts that belong to them [O, N], in contexts in which they are good [O, N].
 
-    last: the options as they were before, those `old` [O]. everywhere [M, F]: features of all contexts.
+    last: the options as they were before, those `old` [O]. everywhere [M, F]: features of all contexts. bends: how many
+    features, the last ones, an option has only where its optimum is known better with them.
 
     It is b and w that move: what an option's mean adds to them, h, is taken off the parameters.
     """
@@ -105,12 +149,12 @@ def refine(
         if last is not None and h_last is not None and old[o]:
             before = _with_added(_one(last, o), everywhere, h_last[o] - h_everywhere[o])
         arrays = features[rows], parameters[rows] - h[o, rows], returns[rows], belongs[o, rows], everywhere
-        one = refine_one(_one(options, o), before, *arrays)
+        one = refine_one(_one(options, o), before, *arrays, bends)
         if options.low is not None and options.high is not None:
             low, high = (np.asarray(each)[o] for each in (options.low, options.high))
             one = to_bounds(one, low, high, *arrays, h[o, rows], h_everywhere[o])
         b[o], w[o], Sigma[o], *_ = one
-    return options._replace(b=jnp.asarray(b), w=jnp.asarray(w), Sigma=jnp.asarray(Sigma))
+    return options._replace(b=b, w=w, Sigma=Sigma)
 
 
 def _one(options: LinearGaussian, o: int) -> LinearGaussian:
@@ -134,10 +178,12 @@ def refine_one(
     returns: np.ndarray,
     own: np.ndarray,
     everywhere: np.ndarray,
+    bends: int = 0,
 ) -> LinearGaussian:
     """An option at the optimum that its own rollouts show, looked for around itself and around where it was `last`.
 
-    The rollouts of others, too, can deny an optimum.
+    The rollouts of others, too, can deny an optimum. With features that bend it is looked for once more, also around
+    the optimum without them; the one that is known better is taken.
     """
     features = discovery.fit_features(phi[own])
     C = np.linalg.cholesky(option.Sigma)
@@ -145,19 +191,36 @@ def refine_one(
     def in_units(differences: np.ndarray) -> np.ndarray:
         return np.linalg.solve(C, differences.T).T
 
-    x, Q = in_units(parameters - option.b - phi @ option.w), prior_precision(features(everywhere))
-    given = LocalRollouts(features(phi), x, returns, own, Q)
-    starts = [unknown(len(Q), len(C))]
+    x, design, wide = in_units(parameters - option.b - phi @ option.w), features(phi), features(everywhere)
+    starts = []
     if last is not None:
         b, w = last.b - option.b, last.w - option.w
         X = in_units(np.concatenate([(b + features.centre @ w)[None], w * features.scale[:, None]]))
         B = np.linalg.solve(C, np.linalg.cholesky(last.Sigma)) / WIDTH
-        starts.append(starts[0]._replace(X=X, K=B @ B.T))
-    found = min((locate(given, start) for start in starts), key=lambda each: each.volume)
+        starts.append(Optimum(X, B @ B.T, np.zeros_like(B)))
+
+    def look(count: int, starts: list[Optimum]) -> Optimum:
+        """The optimum that is known best, as a policy of the first `count` of phi~."""
+        Q = prior_precision(wide[:, :count])
+        given = LocalRollouts(design[:, :count], x, returns, own, Q)
+        return min((locate(given, start) for start in [unknown(count, len(C)), *starts]), key=lambda each: each.volume)
+
+    count = design.shape[1]
+    found = look(count - bends, [_nearest(start, wide, count - bends) for start in starts])
+    if bends:
+        plain = found._replace(X=np.pad(found.X, ((0, bends), (0, 0))))
+        found = min((plain, look(count, [plain, *starts])), key=lambda each: each.volume)
     change, slopes = (part[0] for part in features.raw((found.X @ C.T)[None]))
     variance, turn = np.linalg.eigh(WIDTH**2 * found.K + found.W)
     Sigma = C @ (turn * np.clip(variance, 0.0, 1.0)) @ turn.T @ C.T + NARROWEST**2 * np.eye(len(C))
     return LinearGaussian(option.b + change, option.w + slopes, Sigma)
+
+
+def _nearest(start: Optimum, design: np.ndarray, count: int) -> Optimum:
+    """The policy of the first `count` of phi~ that is nearest to this one."""
+    if count == design.shape[1]:
+        return start
+    return start._replace(X=np.linalg.lstsq(design[:, :count], design @ start.X, rcond=None)[0])
 
 
 def to_bounds(
@@ -189,7 +252,7 @@ def to_bounds(
     if len(A) < count:
         return option
     nearest = np.argsort(np.max(np.abs(x), axis=1), kind="stable")[:count]
-    fit = _regress(A[nearest], returns[own][nearest])
+    fit = _regress(A[nearest], returns[own][nearest], Modelled())
     slope, error = (each[-len(low) :] for each in (fit.coefficients, np.sqrt(fit.variance * np.diagonal(fit.inverse))))
     bound = np.where(slope > 0.0, high, low)
     mean = np.clip(option.b + everywhere @ option.w + h_everywhere, low, high)
@@ -200,7 +263,7 @@ def to_bounds(
     # Beyond the bound by all that h takes back: the mean is clipped.
     beyond = bound + np.sign(slope) * np.max(np.abs(h_everywhere), axis=0)
     b, w = np.where(there, beyond, option.b), np.where(there, 0.0, option.w)
-    return LinearGaussian(*(jnp.asarray(each) for each in (b, w, Sigma)))
+    return LinearGaussian(b, w, Sigma)
 
 
 def unknown(count: int, size: int) -> Optimum:
@@ -232,24 +295,42 @@ def _look(given: LocalRollouts, start: Optimum) -> Optimum:
     X, B = start.X, turn * np.sqrt(np.maximum(variance, RESOLUTION * variance[-1]))
     u = np.linalg.solve(B, (given.x - given.design @ X).T).T
     own = given.design[given.own]
-    fits = list(_local_models(own, u[given.own], given.returns[given.own]))
-    prior, at = np.kron(given.Q, B.T @ B), -(given.Q @ X @ B).ravel()  # of the coefficients [F + 1, D] in u
     moments = own.T @ own / len(own)
+    fits = list(_local_models(own, u[given.own], given.returns[given.own]))
     noise = min((each.variance for each in fits), default=0.0)
     found = []
     for fit in fits:
         # What the model cannot describe does not average out as noise does.
         excess = (fit.variance - noise) * fit.rollouts / len(fit.coefficients)
-        J, target, W = _information(fit.coefficients, fit.inverse * (noise + excess), given.Q, u.shape[1])
-        covariance = np.linalg.inv(J + prior)
-        d = (covariance @ (target + at)).reshape(X.shape)
-        K = np.einsum("ab,ajbk->jk", moments, covariance.reshape(*X.shape, *X.shape))
-        found.append((Optimum(X + d @ B.T, B @ K @ B.T, np.sqrt(noise) * B @ W @ B.T), fit, d))
+        known = _information(fit.coefficients, fit.inverse * (noise + excess), given.Q, u.shape[1])
+        d, K = _posterior(known, given.Q, B, X, moments)
+        found.append((Optimum(X + d @ B.T, B @ K @ B.T, fit.modelled.width(noise) * B @ known.W @ B.T), fit, d))
     nothing = unknown(*X.shape)
     for optimum, fit, d in sorted(found, key=lambda each: each[0].volume):
         if optimum.volume < nothing.volume and not is_denied(fit, given.design, u, given.returns, d):
             return optimum
     return nothing
+
+
+def _posterior(
+    known: Information, Q: np.ndarray, B: np.ndarray, X: np.ndarray, moments: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The optimum phi~' d, d [F + 1, D] in units of B, given the prior that phi~' (X + d B') is 0 with the precision Q,
+    and its covariance K [D, D] in the mean over contexts with these moments of phi~ [F + 1, F + 1].
+
+    Precisions along the directions e differ by more than a double holds: in the basis of e, and scaled by its diagonal,
+    their sum can be inverted.
+    """
+    E, shape = known.E, X.shape
+    turned = B @ E
+    prior = np.einsum("ab,jk->ajbk", Q, turned.T @ turned)
+    total = prior + np.einsum("jab,jk->ajbk", known.J, np.eye(shape[1]))
+    total = total.reshape(X.size, X.size)
+    scale = 1.0 / np.sqrt(np.maximum(np.diagonal(total), np.diagonal(prior.reshape(total.shape))))
+    covariance = np.linalg.inv(total * scale[:, None] * scale[None]) * scale[:, None] * scale[None]
+    d = (covariance @ (known.target - Q @ X @ B @ E).ravel()).reshape(shape)
+    K = np.einsum("ab,ajbk->jk", moments, covariance.reshape(*shape, *shape))
+    return d @ E.T, E @ K @ E.T
 
 
 def is_denied(fit: LocalModel, design: np.ndarray, u: np.ndarray, returns: np.ndarray, d: np.ndarray) -> bool:
@@ -262,19 +343,43 @@ def is_denied(fit: LocalModel, design: np.ndarray, u: np.ndarray, returns: np.nd
     nearest = np.argsort(np.sum((u - optimum) ** 2, axis=1), kind="stable")[: len(fit.coefficients)]
     phi, expected = design[nearest], fit(design[nearest], u[nearest])
     best, here = fit(phi, optimum[nearest]), fit(phi, np.zeros_like(u[nearest]))
-    allowed = FAR * np.sqrt(fit.variance) + np.maximum(best - here, 0.0) + np.maximum(best - expected, 0.0)
-    return float(np.mean(returns[nearest] < expected - allowed)) > 0.5
+    noise = np.sqrt(fit.variance) * fit.modelled.steepness(returns[nearest])
+    allowed = FAR * noise + np.maximum(best - here, 0.0) + np.maximum(best - expected, 0.0)
+    return float(np.mean(fit.modelled(returns[nearest]) < expected - allowed)) > 0.5
 
 
 def _local_models(design: np.ndarray, u: np.ndarray, returns: np.ndarray) -> Iterator[LocalModel]:
-    """Fitted to the nearest rollouts, to more of them, and so on up to all."""
+    """Fitted to the nearest rollouts, to more of them, and so on up to all: of returns, or of squared losses, where
+    these leave clearly less.
+    """
     order = np.argsort(np.sum(u**2, axis=1), kind="stable")
-    size = u.shape[1]
-    count = FEWEST * (design.shape[1] * (1 + size) + size * (size + 1) // 2) + 2.0
+    A, y = _terms(design[order], u[order]), returns[order]
+    squares = _squared_losses(A, y)
+    count = FEWEST * A.shape[1] + 2.0
     while count <= len(order):
-        rows = order[: int(count)]
-        yield _regress(_terms(design[rows], u[rows]), returns[rows])
+        rows = slice(int(count))
+        plain = _regress(A[rows], y[rows], Modelled())
+        squared = plain if squares is None else _regress(A[rows], y[rows], squares)
+        yield squared if squared.variance < CLEARLY * plain.variance else plain
         count *= MORE
+
+
+def _squared_losses(A: np.ndarray, returns: np.ndarray) -> Modelled | None:
+    """The squares of losses whose top is that of a cone through the nearest rollouts, which have the terms A [N, P].
+
+    With the loss l against the best rollout and t from there to the top, (l + t)^2 is quadratic: t is a coefficient of
+    the regression of l^2 on A and -2 l.
+    """
+    best = float(returns.max(initial=-np.inf))
+    losses = best - returns
+    floor = float(np.quantile(losses, LEAST_LOSS)) if len(losses) else 0.0
+    near = slice(int(FEWEST * (A.shape[1] + 1)) + 2)
+    if not floor > 0.0 or len(losses) < near.stop:
+        return None
+    weight = 0.5 / np.maximum(losses[near], floor)
+    terms = np.concatenate([A[near], -2.0 * losses[near, None]], axis=1)
+    t = float(np.linalg.lstsq(terms * weight[:, None], losses[near] ** 2 * weight, rcond=None)[0][-1])
+    return Modelled(best + min(max(t, 0.0), losses[near].max()), floor)
 
 
 def _terms(design: np.ndarray, u: np.ndarray) -> np.ndarray:
@@ -284,12 +389,14 @@ def _terms(design: np.ndarray, u: np.ndarray) -> np.ndarray:
     return np.concatenate([design, products, -0.5 * u[:, i] * u[:, j]], axis=1)
 
 
-def _regress(A: np.ndarray, returns: np.ndarray) -> LocalModel:
-    """Least squares, without what is far off."""
+def _regress(A: np.ndarray, returns: np.ndarray, modelled: Modelled) -> LocalModel:
+    """Least squares of errors in the return, without what is far off."""
+    y, weight = modelled(returns), 1.0 / modelled.steepness(returns)
+    middle = float(np.median(y))
+    A, y, inside = A * weight[:, None], (y - middle) * weight, np.ones(len(returns), dtype=bool)
     norm = np.linalg.norm(A, axis=0)
     norm = np.where(norm > 0.0, norm, 1.0)
-    A, middle = A / norm, float(np.median(returns))
-    y, inside = returns - middle, np.ones(len(returns), dtype=bool)
+    A = A / norm
     for _ in range(TRIMS):
         gram = A[inside].T @ A[inside] + RESOLUTION * np.eye(len(norm))
         inverse = np.linalg.inv(gram)
@@ -306,7 +413,7 @@ def _regress(A: np.ndarray, returns: np.ndarray) -> LocalModel:
     variance = max(float(np.mean(left_out**2)), (ROUNDING * float(np.abs(returns).max())) ** 2)
     c = c / norm
     c[0] += middle  # phi~ has a constant
-    return LocalModel(c, inverse / norm[:, None] / norm[None, :], variance, int(inside.sum()))
+    return LocalModel(c, inverse / norm[:, None] / norm[None, :], variance, int(inside.sum()), modelled)
 
 
 def _median(values: np.ndarray, weights: np.ndarray) -> float:
@@ -316,10 +423,8 @@ def _median(values: np.ndarray, weights: np.ndarray) -> float:
     return float(values[order[np.searchsorted(total, 0.5 * total[-1])]])
 
 
-def _information(
-    coefficients: np.ndarray, covariance: np.ndarray, Q: np.ndarray, size: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Information on the optimum phi~' d: the precision J of d [F + 1, D] as a vector, J d, and W / noise."""
+def _information(coefficients: np.ndarray, covariance: np.ndarray, Q: np.ndarray, size: int) -> Information:
+    """What a local model with these coefficients, known with this covariance, says of its optimum."""
     count = len(Q)
     linear, quadratic = slice(count, count * (1 + size)), slice(count * (1 + size), None)
     i, j = np.triu_indices(size)
@@ -329,13 +434,13 @@ def _information(
     G = coefficients[linear].reshape(count, size)
     of_G = covariance[linear, linear].reshape(count, size, count, size)
     nearest = NEAREST**2 * np.linalg.inv(Q)
-    J, target, W = np.zeros((count * size, count * size)), np.zeros(count * size), np.zeros((size, size))
-    for m, e in zip(*(each.T for each in np.linalg.eigh(M)), strict=True):
+    curvatures, E = np.linalg.eigh(M)
+    J, target, W = np.zeros((size, count, count)), np.zeros((count, size)), np.zeros((size, size))
+    for place, (m, e) in enumerate(zip(curvatures, E.T, strict=True)):
         error = np.sqrt(max(float((e[i] * e[j]) @ covariance[quadratic, quadratic] @ (e[i] * e[j])), 0.0))
         if m > (SIGNIFICANT + np.sqrt(2.0 * (size - 1))) * error:
             d, V = G @ e / m, np.einsum("ajbk,j,k->ab", of_G, e, e) / m**2
-            precision = np.linalg.inv(V + np.outer(d, d) * (error / m) ** 2 + nearest)
-            J += np.kron(precision, np.outer(e, e))
-            target += np.kron(precision @ d, e)
-            W += 2.0 * NOISE_SHARE / m * np.outer(e, e)
-    return J, target, W
+            J[place] = np.linalg.inv(V + np.outer(d, d) * (error / m) ** 2 + nearest)
+            target[:, place] = J[place] @ d
+            W += 2.0 / m * np.outer(e, e)
+    return Information(E, J, target, W)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import jax.numpy as jnp
 import numpy as np
 
 from hpsde.steps import discovery, gaussian, refinement, valleys
@@ -37,7 +36,7 @@ def refine_options(
         old &= ~found.found.born
     belongs, arrays = found.responsibilities > 0.5, (data.features, data.parameters, data.advantages)
     refined = refinement.refine(
-        policies, state.options, found.kept, old, belongs, good, *arrays, data.features[data.mask]
+        policies, state.options, found.kept, old, belongs, good, *arrays, data.features[data.mask], data.bends
     )
     # A local model can be of something else than the solution: an option does not fall by the depth of a valley.
     after = option_heights(data, refined, found.kept, landscape.view, model)
@@ -51,7 +50,7 @@ def option_heights(
 ) -> np.ndarray:
     """Scores of the options' means in the landscape, in the rollouts' contexts [O, N]; -inf: there is no option."""
     some = slice(None) if data.contexts.shape[1] else slice(1)  # without a context all rollouts have the same
-    y = np.asarray(gaussian.means(policies, jnp.asarray(data.features[some])))[kept] @ view.V
+    y = gaussian.means(policies, data.features[some])[kept] @ view.V
     heights = np.full((len(kept), len(data.mask)), -np.inf)
     heights[kept] = valleys.heights(model, y, data.contexts[some])
     return heights

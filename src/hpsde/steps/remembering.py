@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
+from hpsde.base.arrays import map_arrays
 from hpsde.steps import climbers
 from hpsde.steps.climbers import Climbs
 from hpsde.steps.configuration import LatentSettings
@@ -60,15 +59,15 @@ def with_slots(state: State, count: int) -> State:
     """The state for another number of slots of options, O_max. Options keep theirs where there are more; where there
     are fewer, all solutions are sought anew.
     """
-    if state.numbers is None or len(state.numbers) == count:
-        return state
+    if state.numbers is None or len(state.numbers) == count or state.regions is not None:
+        return state  # where regions climb, the next step gives them their slots
     searched = state._replace(searched=0, mixture=None)
     more = count - len(state.numbers)
     if more < 0 or state.found is None or state.options is None or state.kept is None:
         return searched._replace(found=None, options=None, kept=None)
     found, free = state.found, (0, more)
     return searched._replace(
-        options=jax.tree.map(lambda part: jnp.concatenate([part, jnp.repeat(part[:1], more, axis=0)]), state.options),
+        options=map_arrays(lambda part: np.concatenate([part, np.repeat(part[:1], more, axis=0)]), state.options),
         kept=np.pad(state.kept, free),
         numbers=np.pad(state.numbers, free),
         found=found._replace(

@@ -6,12 +6,10 @@ The *landscape* (landscape.py) keeps the view of the first rollouts: solutions a
 
 from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from hpsde import gp
-from hpsde.base.padding import pad_rows, padded_size
+from hpsde.base.padding import pad_rows
 from hpsde.base.precision import single
 from hpsde.base.shapes import Array
 from hpsde.gp.warp import FINEST, Warp, clip_depth
@@ -21,6 +19,8 @@ from hpsde.steps.landscape import Landscape
 from hpsde.steps.rollouts import Data
 from hpsde.steps.surface import Surface
 from hpsde.steps.weighing import compute_weights, weigh
+
+AT_ONCE = 4096  # rollouts whose returns are predicted at once
 
 
 def approximate_return(
@@ -135,8 +135,9 @@ def predict(approximated: Surface, parameters: np.ndarray, contexts: np.ndarray)
     """The mean of the process [N] at parameters [N, D] in contexts [N, S], in single precision."""
     z = np.concatenate([parameters, contexts], axis=1)
     z = z if approximated.axes is None else z @ np.asarray(approximated.axes).T
-    process = single(approximated.process._replace(K_inverse=jnp.zeros((0, 0))))
-    return np.asarray(_predict_mean(process, single(pad_rows(z, padded_size(len(z))))), dtype=float)[: len(z)]
+    process, z = single((gp.without_inverse(approximated.process), z))
+    parts = (gp.predict_mean(process, z[start : start + AT_ONCE]) for start in range(0, len(z), AT_ONCE))
+    return np.concatenate([np.zeros(0), *parts])
 
 
 def smoothed(data: Data, approximated: Surface | None) -> Data:
@@ -145,6 +146,3 @@ def smoothed(data: Data, approximated: Surface | None) -> Data:
         return data
     advantages = approximated.warp.inverse(modelled_scores(data, approximated))
     return data._replace(returns=advantages + data.level)
-
-
-_predict_mean = jax.jit(gp.predict_mean)

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hpsde.base.checks import ROUNDING
 from hpsde.steps import level
 
 TURNED = 100.0  # largest condition number of the correlations that leaves the parameters' own axes
-ROUNDING = 1e-12  # of the largest return
 NEWEST = 50  # rollouts of the policy that say how it is doing
 INITIAL = -1  # the "option" of a rollout of the initial policy
 # The "behaviour" of rollouts whose density nobody knows: data from elsewhere, which count among the first, and what a
@@ -182,12 +182,18 @@ class Data(NamedTuple):
     range: tuple[np.ndarray, np.ndarray] | None = None  # [D] each, of the initial policy where it is uniform
     rollouts: int = 0  # how many there are, those that are not trusted included
     level: np.ndarray | float = 0.0  # [N] what the contexts alone add to the returns
+    bends: int = 0  # how many features, the last ones, are there only for refinement to bend means by
 
     @property
     def advantages(self) -> np.ndarray:
         """Returns less their level [N]: what the model of the return is a model of. Rounding errors are 0."""
         left = self.returns - self.level
         return np.where(np.abs(left) <= ROUNDING * np.max(np.abs(self.returns)), 0.0, left)
+
+    @property
+    def plain_features(self) -> np.ndarray:
+        """The features that options are sought with: all but those that bend."""
+        return self.features[:, : self.features.shape[1] - self.bends]
 
     @property
     def joint(self) -> np.ndarray:

@@ -18,17 +18,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from scipy.spatial import KDTree
 
 from hpsde import gp
-from hpsde.base.padding import pad_rows, padded_size
+from hpsde.base.later import Later
 from hpsde.steps import climbing
 from hpsde.steps import landscape as landscapes
 from hpsde.steps.discovery import tolerance
 from hpsde.steps.landscape import Landscape
+
+spatial = Later("scipy.spatial")
 
 UNSEEN = 0.05  # share of the variance between the first rollouts that must be left, or there are no scouts
 APART = 0.4  # of the distance between first rollouts, that scouts keep from all rollouts where hills are climbed
@@ -53,13 +52,16 @@ def choose(
     landscape: Landscape, process: gp.GP, contexts: np.ndarray, drawn: np.ndarray, options: np.ndarray
 ) -> Scouts:
     """Scouts in standardised contexts [n, S] from drawn parameters [n, P, D], beside the options' means [O, n, D]."""
-    best = _predict(landscape, process, np.tile(contexts, (len(options), 1)), options.reshape(-1, options.shape[2]))[0]
-    best, count = best.reshape(len(options), -1).max(axis=0), drawn.shape[1]
-    flat = _predict(landscape, process, np.repeat(contexts, count, axis=0), drawn.reshape(-1, drawn.shape[2]))
-    mean, deviation = (each.reshape(-1, count) for each in flat)
-    least = best - tolerance(best, landscape.temperature, float(process.mean))
-    highest = mean + DOUBT * deviation
-    possible = (mean < least[:, None]) & (highest >= least[:, None])
+    of_options = _points(landscape, np.tile(contexts, (len(options), 1)), options.reshape(-1, options.shape[2]))
+    best = gp.predict_mean(process, of_options).reshape(len(options), -1).max(axis=0)
+    places = _points(landscape, np.repeat(contexts, drawn.shape[1], axis=0), drawn.reshape(-1, drawn.shape[2]))
+    mean = gp.predict_mean(process, places).reshape(drawn.shape[:2])
+    least = (best - tolerance(best, landscape.temperature, float(process.mean)))[:, None]
+    # No deviation is above that of the prior.
+    highest = mean + DOUBT * float(np.exp(process.hyperparameters.log_signal))
+    possible = (mean < least) & (highest >= least)
+    highest[possible] = mean[possible] + DOUBT * np.sqrt(gp.predict(process, places[possible.ravel()])[1])
+    possible &= highest >= least
     return Scouts(np.where(possible, highest, -np.inf).argmax(axis=1), possible.any(axis=1))
 
 
@@ -72,7 +74,7 @@ def likeliest(
     None is nearer than `apart` to a rollout, to the `others` [k, D] that are under way, and to one another; where too
     few are so far, the place is taken that is farthest from all.
     """
-    distance, _ = KDTree(np.concatenate([x, others])).query(drawn)
+    distance, _ = spatial.KDTree(np.concatenate([x, others])).query(drawn)
     chance, far = np.full(len(drawn), -np.inf), distance >= apart
     chance[far] = climbing.chances(x, y, drawn[far], least)
     chosen = np.zeros(count, dtype=int)
@@ -83,14 +85,7 @@ def likeliest(
     return chosen
 
 
-def _predict(
-    landscape: Landscape, process: gp.GP, contexts: np.ndarray, parameters: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and deviation [N] of the modelled score."""
+def _points(landscape: Landscape, contexts: np.ndarray, parameters: np.ndarray) -> np.ndarray:
+    """Points of the process [N, E]."""
     z = np.concatenate([parameters, contexts], axis=1)
-    rows = padded_size(len(z))
-    mean, variance = _moments(process, jnp.asarray(pad_rows(z @ landscapes.axes_of(landscape, z.shape[1]).T, rows)))
-    return np.asarray(mean)[: len(z)], np.sqrt(np.maximum(np.asarray(variance)[: len(z)], 0.0))
-
-
-_moments = jax.jit(gp.predict)
+    return z @ landscapes.axes_of(landscape, z.shape[1]).T

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hpsde.base.shapes import Array
-from hpsde.steps import discovery, latent
+from hpsde.steps import authors, discovery, latent
 from hpsde.steps.configuration import LatentSettings
 from hpsde.steps.discovery import Found
 from hpsde.steps.landscape import Landscape
@@ -27,6 +27,9 @@ def find_options(
     settings: LatentSettings,
 ) -> Latent:
     """p(o | s_i, xi_i) by the chosen density estimation; where nothing is known, one option has all rollouts."""
+    again = int(data.mask.sum()) >= state.searched + authors.CLUSTERING
+    if settings.density.kind == "authors" and not again and state.options is not None and state.kept is not None:
+        return latent.by_policies(data, state.options, state.kept, state.mixture)
     if settings.density.kind != "options":
         return latent.estimate_density(key, data, importance, state.mixture, settings)
     if landscape is None or shown is None:

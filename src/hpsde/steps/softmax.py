@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from scipy.optimize import minimize
 
+from hpsde.base.arrays import namespace
+from hpsde.base.later import Later
 from hpsde.base.shapes import Array, Bool, Float
 from hpsde.steps.gate import Gate, Optimism
 from hpsde.steps.gaussian import LinearGaussian
+from hpsde.steps.marginal import log_softmax
 from hpsde.steps.rollouts import Data
 from hpsde.steps.surface import Surface
+
+optimize = Later("scipy.optimize")
 
 
 class SoftmaxGate(NamedTuple):
@@ -45,38 +47,38 @@ class Softmax(Gate, name="softmax"):
 
     def train(self, data: Data, weighted: np.ndarray, surface: Surface | None) -> SoftmaxGate:
         """By weighted maximum likelihood."""
-        return fit_softmax(jnp.asarray(data.features), jnp.asarray(weighted))
+        return fit_softmax(data.features, weighted)
 
 
-@jax.jit
 def softmax_log_probabilities(gate: SoftmaxGate, features: Float[Array, "C F"]) -> Float[Array, "O C"]:
     """log pi(o | s) of the softmax gate."""
-    design = jnp.concatenate([features, jnp.ones((features.shape[0], 1))], axis=1)
-    return jax.nn.log_softmax(gate.theta @ design.T, axis=0)
+    return log_softmax(gate.theta @ _design(features).T)
 
 
-@jax.jit
-def _softmax_loss(
-    theta: Float[Array, "O G"],
-    design: Float[Array, "N G"],
-    targets: Float[Array, "O N"],
-    ridge: float | Array,
-) -> tuple[Float[Array, ""], Float[Array, "O G"]]:
-    def loss(theta: Array) -> Array:
-        return -jnp.sum(targets * jax.nn.log_softmax(theta @ design.T, axis=0)) + ridge * jnp.sum(theta**2)
-
-    return jax.value_and_grad(loss)(theta)
+def _design(features: Float[Array, "N F"]) -> Float[Array, "N G"]:
+    """[phi, 1]."""
+    xp = namespace(features)
+    return xp.concatenate([features, xp.ones((features.shape[0], 1))], axis=1)
 
 
-def fit_softmax(features: Float[Array, "N F"], targets: Float[Array, "O N"], ridge: float = 1e-3) -> SoftmaxGate:
-    """Softmax regression of the option weights P_oi on the features, by weighted maximum likelihood."""
-    design = jnp.concatenate([features, jnp.ones((features.shape[0], 1))], axis=1)
-    targets = targets / jnp.maximum(jnp.sum(targets), 1e-300)
+def softmax_loss(
+    theta: Float[np.ndarray, "O G"], design: Float[np.ndarray, "N G"], targets: Float[np.ndarray, "O N"], ridge: float
+) -> tuple[float, Float[np.ndarray, "O G"]]:
+    """ridge |theta|^2 - sum_oi P_oi log pi(o | s_i), and its gradient."""
+    log_p = log_softmax(theta @ design.T)
+    left = np.sum(targets, axis=0) * np.exp(log_p) - targets
+    return float(ridge * np.sum(theta**2) - np.sum(targets * log_p)), left @ design + 2.0 * ridge * theta
+
+
+def fit_softmax(features: Any, targets: Any, ridge: float = 1e-3) -> SoftmaxGate:
+    """Softmax regression of the option weights P_oi [O, N] on the features [N, F], by weighted maximum likelihood."""
+    design, targets = _design(np.asarray(features)), np.asarray(targets)
+    targets = targets / max(float(np.sum(targets)), 1e-300)
     shape = (targets.shape[0], design.shape[1])
 
     def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = _softmax_loss(jnp.asarray(flat.reshape(shape)), design, targets, ridge)
-        return float(value), np.asarray(gradient, dtype=float).ravel()
+        value, gradient = softmax_loss(flat.reshape(shape), design, targets, ridge)
+        return value, gradient.ravel()
 
-    result = minimize(objective, np.zeros(shape).ravel(), jac=True, method="L-BFGS-B")
-    return SoftmaxGate(jnp.asarray(result.x.reshape(shape)))
+    result = optimize.minimize(objective, np.zeros(shape).ravel(), jac=True, method="L-BFGS-B")
+    return SoftmaxGate(result.x.reshape(shape))

@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hpsde.mixture.estimation import Mixture
+from hpsde.mixture.model import Mixture
 from hpsde.steps import surface
 from hpsde.steps.discovery import Found
 from hpsde.steps.gaussian import LinearGaussian
 from hpsde.steps.landscape import Landscape
+from hpsde.steps.region_state import Regions
 
 LONG = 1000  # learning steps since nothing has changed: at first
 
@@ -34,3 +35,5 @@ class State(NamedTuple):
     climbs: np.ndarray = np.zeros((0, 0))  # [n, D] rollouts that climbs ask for next (steps/climbing.py),
     climbing: np.ndarray = np.zeros(0, dtype=int)  # and the slot of the option whose hill it is [n]; -1: nobody's
     least: float = float("nan")  # return that a solution must have; NaN: hills are not climbed
+    regions: Regions | None = None  # where options are sought by them (steps/tops.py),
+    holders: np.ndarray = np.zeros(0, dtype=int)  # and the region of each slot's option [O]

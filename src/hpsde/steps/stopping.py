@@ -14,9 +14,12 @@ at most, b being the best. Where two options are as good as one another d alone 
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import ndtr
 
+from hpsde.base.later import Later
 from hpsde.steps.refinement import WIDTH
+
+special = Later("scipy.special")
+
 
 QUIET = 100  # rollouts since the options are narrow and their number is the same
 UNSURE = 0.01  # of the signal, that knowing all options' returns would gain in the mean over contexts,
@@ -36,6 +39,6 @@ def left_of_gate(mean: np.ndarray, deviation: np.ndarray) -> float:
     best, places = np.argmax(mean, axis=0), np.arange(mean.shape[1])
     d = np.sqrt(deviation**2 + deviation[best, places] ** 2)
     x = np.maximum((mean - mean[best, places]) / np.maximum(d, 1e-300), -FAR)
-    gain = d * (np.exp(-(x**2) / 2.0) / np.sqrt(2.0 * np.pi) + x * ndtr(x))
+    gain = d * (np.exp(-(x**2) / 2.0) / np.sqrt(2.0 * np.pi) + x * special.ndtr(x))
     gain[best, places] = 0.0
     return float(gain.sum(axis=0).mean())

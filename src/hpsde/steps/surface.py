@@ -15,16 +15,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from hpsde import gp
 from hpsde.base.groups import Group, setting
-from hpsde.base.padding import pad_rows, padded_size
+from hpsde.base.joint import parameters_first
 from hpsde.base.shapes import Array, Float
 from hpsde.gp import binary as gp_binary
 from hpsde.gp.axes import turned_axes
-from hpsde.gp.directions import few_directions, leading
+from hpsde.gp.directions import NOISE, SIGNAL, few_directions, leading
 from hpsde.gp.sparse import Missed, condition_sparse, looked_at
 from hpsde.gp.warp import WARPS, Warp, fit_warp
 from hpsde.steps.configuration import LARGEST_POINTS, ReturnModelSettings, SurfaceSettings
@@ -38,7 +37,6 @@ STEADY = 0.25  # nats for each rollout left out, that own axes or few directions
 FIRST_TURNS = 3  # of the axes the first time; later fits go on from the last
 FIRST_LENGTHS = (0.3, 1.0, 3.0)  # to start from the first time, in spreads
 LONGEST_CONTEXT = 1.0  # deviations: length of a context along which odds are taken to change, at most
-SIGNAL, NOISE = 1.0, 0.3  # to start from
 TOLERANCE = 1e-5  # of the likelihood, that a step must gain: some thousandths of a nat
 DIRECTIONS = 5  # at most, where few are tried
 LEFT_OUT = 4  # every so many rollouts one is left out to choose the axes by
@@ -107,9 +105,9 @@ class Surface(NamedTuple):
     """The process over z, or over A z, of the warped returns `scores`. binary: it is one of success or failure."""
 
     process: gp.GP
-    scores: Float[Array, " N"]
+    scores: Float[np.ndarray, " N"]
     warp: Warp
-    axes: Float[Array, "E Z"] | None
+    axes: Float[np.ndarray, "E Z"] | None
     start: Start
     rows: np.ndarray  # [n] numbers of the rollouts that the first n points of the process are, or that `sparse` knows
     unit: float  # returns that a score is
@@ -134,7 +132,7 @@ def fit(
     least_depth: returns are told apart so far under the good ones at least.
     """
     rows = np.flatnonzero(mask)
-    z = np.roll(joint, -context_size, axis=1)[rows]
+    z = parameters_first(joint, context_size)[rows]
     if settings.return_model.warp != "none" and gp_binary.is_binary(returns[rows], share[rows], z):
         scores, warp, binary = returns[rows] == returns[rows].max(), gp_binary.odds_warp(returns[rows]), True
     else:
@@ -165,12 +163,10 @@ def fit_scores(
     most = settings.return_model.max_points
     many = not binary and len(rows) > MANY * most
     points = gp.choose_points(key, len(rows), most)
-    z, y = np.roll(joint, -context_size, axis=1)[rows[points]], scores[rows[points]]  # z = [xi, s]
+    z, y = parameters_first(joint, context_size)[rows[points]], scores[rows[points]]  # z = [xi, s]
     standard = (y - y.mean()) / max(float(y.std()), 1e-12) if binary else y
     before, start = start, _find_axes(z, standard, len(rows), spreads, start, settings, binary or smooth)
-    size = min(len(mask), padded_size(min(len(mask), most)))
-    seen = z if start.axes is None else z @ start.axes.T
-    seen, y, known = pad_rows(seen, size), pad_rows(y, size), np.arange(size) < len(points)
+    seen, known = z if start.axes is None else z @ start.axes.T, np.ones(len(points), dtype=bool)
     unit = warp.unit
     hyperparameters = start.hyperparameters
     grown = len(rows) >= (GROWTH if binary else REFIT) * start.fitted
@@ -179,7 +175,7 @@ def fit_scores(
         success = y > 0.5
         mean = gp_binary.base_rate(scores[rows]) if start.mean is None else start.mean
         if hyperparameters is None or start.mean is None or old:
-            hyperparameters = _likeliest_odds(seen[known], success[known], mean, start, z.shape[1] - context_size)
+            hyperparameters = _likeliest_odds(seen, success, mean, start, z.shape[1] - context_size)
         start = start._replace(mean=mean)
         process = gp_binary.condition_binary(hyperparameters, seen, success, known, mean)
     else:
@@ -191,17 +187,15 @@ def fit_scores(
         if not many:
             process = gp.posterior(hyperparameters, seen, y, known)
     start = start._replace(hyperparameters=hyperparameters, fitted=len(rows) if old else start.fitted, unit=unit)
-    axes = None if start.axes is None else jnp.asarray(start.axes)
+    axes = start.axes
     if not many:
-        return Surface(process, jnp.asarray(y), warp, axes, start, rows[points], unit, binary)
-    every, fitted_to = np.roll(joint, -context_size, axis=1)[rows], (seen[known], y[known])
+        return Surface(process, y, warp, axes, start, rows[points], unit, binary)
+    every, fitted_to = parameters_first(joint, context_size)[rows], (seen, y)
     every = every if start.axes is None else every @ start.axes.T
     looked = looked_at(scores[rows])
-    process, chosen, missed = condition_sparse(
-        hyperparameters, every, scores[rows], int(BY_WAY_OF * most), size, looked
-    )
+    process, chosen, missed = condition_sparse(hyperparameters, every, scores[rows], int(BY_WAY_OF * most), looked)
     kept, sparse = scores[rows[chosen]], Sparse(missed, scores[rows[looked]], *fitted_to)
-    return Surface(process, jnp.asarray(pad_rows(kept, size)), warp, axes, start, rows[looked], unit, False, sparse)
+    return Surface(process, kept, warp, axes, start, rows[looked], unit, False, sparse)
 
 
 def _rescaled(known: gp.Hyperparameters, factor: float) -> gp.Hyperparameters:
@@ -223,7 +217,7 @@ def _likeliest_odds(z: np.ndarray, success: np.ndarray, mean: float, start: Star
         return gp_binary.fit_binary(z, success, mean, [start.hyperparameters], longest)
     deviation = np.log(np.maximum(z.std(axis=0), 1e-12))
     starts = [deviation + np.log(length) for length in FIRST_LENGTHS[:2]]
-    lengths = [gp.Hyperparameters(jnp.asarray(each), jnp.zeros(()), jnp.zeros(())) for each in starts]
+    lengths = [gp.Hyperparameters(each, np.zeros(()), np.zeros(())) for each in starts]
     return gp_binary.fit_binary(z, success, mean, lengths, longest)
 
 
@@ -305,10 +299,7 @@ def _left_out(found: Start, z: np.ndarray, y: np.ndarray, settings: SurfaceSetti
     A, _ = _seen_by(found, z.shape[1])
     every = np.ones(len(known), dtype=bool)
     hyperparameters = _likeliest_process(z[known] @ A.T, y[known], every, found.hyperparameters, settings)
-    size, rows = padded_size(len(known)), padded_size(int(out.sum()))  # few sizes, for few compilations
-    given = pad_rows(z[known] @ A.T, size), pad_rows(y[known], size), np.arange(size) < len(known)
-    predicted = gp.predict(gp.posterior(hyperparameters, *given), jnp.asarray(pad_rows(z[out] @ A.T, rows)))
-    mean, variance = (np.asarray(each)[: out.sum()] for each in predicted)
+    mean, variance = gp.predict(gp.posterior(hyperparameters, z[known] @ A.T, y[known], every), z[out] @ A.T)
     variance = variance + np.exp(2.0 * float(hyperparameters.log_noise))
     score = np.mean(-0.5 * (y[out] - mean) ** 2 / variance - 0.5 * np.log(variance))
     explained = 1.0 - np.mean((y[out] - mean) ** 2) / max(np.var(y[out]), 1e-12)
@@ -343,7 +334,7 @@ def _axes_of(
         some = gp.fitting_subset(len(z), FIT_POINTS)
         W = leading(*_seen_by(start, z.shape[1]), DIRECTIONS)
         W, (signal, noise) = few_directions(z[some], y[some], W)
-        hyperparameters = gp.Hyperparameters(jnp.zeros(len(W)), jnp.asarray(signal), jnp.asarray(noise))
+        hyperparameters = gp.Hyperparameters(np.zeros(len(W)), np.asarray(signal), np.asarray(noise))
         hyperparameters = gp.with_kernel(hyperparameters, start.kernel)
         return start._replace(hyperparameters=hyperparameters, axes=W, kind=kind)
     hyperparameters = start.hyperparameters
@@ -397,7 +388,7 @@ def _first_hyperparameters(
 
     def found(length: float) -> tuple[gp.Hyperparameters, gp.FitInfo]:
         lengths = np.clip(length / spreads, *gp.DEFAULT_BOUNDS.length)
-        start = gp.Hyperparameters(*(jnp.log(jnp.asarray(value)) for value in (lengths, SIGNAL, NOISE)))
+        start = gp.Hyperparameters(*(np.log(np.asarray(value)) for value in (lengths, SIGNAL, NOISE)))
         return _likeliest(z, y, mask, start, settings)
 
     return max((found(length) for length in FIRST_LENGTHS), key=lambda each: each[1].objective)[0]

@@ -5,9 +5,11 @@ options.py and model_step.py with what the learner knows.
 
 from __future__ import annotations
 
-import jax.numpy as jnp
+from typing import Any
+
 import numpy as np
 
+from hpsde.base.arrays import map_arrays
 from hpsde.base.shapes import Array
 from hpsde.steps import discovery, gaussian, model_step, options
 from hpsde.steps.configuration import TrainingSettings
@@ -37,8 +39,8 @@ def train_options(
     total = weighted.sum(axis=1)
     policies = options.fit_options(
         np.where(data.mask, data.advantages, 0.0),
-        data.features,
-        settings.update.kept_means(data.features, data.contexts),
+        data.plain_features,
+        settings.update.kept_means(data.plain_features, data.contexts),
         data.parameters,
         base,
         weighted,
@@ -46,21 +48,32 @@ def train_options(
         update=settings.update,
         ridge=settings.options.ridge,
         variance_floor=VARIANCE_FLOOR,
-        fit_h=settings.options.fit_h,
+        kind=settings.options,
+        last_h=_last_h(found, state) if settings.options.warm else None,
     )
-    check_added(policies, data.features)
+    check_added(policies, data.plain_features)
+    policies = gaussian.with_bends(policies, data.features.shape[1])
     if settings.density.kind != "options":
         return policies
     if found.found is None:
-        wide = jnp.broadcast_to(jnp.eye(data.parameters.shape[1]), policies.Sigma.shape)
-        nothing = LinearGaussian(jnp.zeros_like(policies.b), jnp.zeros_like(policies.w), wide)
+        wide = np.broadcast_to(np.eye(data.parameters.shape[1]), policies.Sigma.shape)
+        nothing = LinearGaussian(np.zeros_like(policies.b), np.zeros_like(policies.w), wide)
         return gaussian.as_linear(nothing, policies)
     few = found.kept & (total**2 < LEAST_EFFECTIVE * np.sum(weighted**2, axis=1))
     few |= found.kept & ~(total > 1e-300)
     own = gaussian.as_linear(discovery.component_policies(found.found, settings.max_options), policies)
+    own = gaussian.with_bends(own, data.features.shape[1])
     if state.found is not None and state.options is not None:
         own = gaussian.where(found.found.born, own, gaussian.cut(state.options, None))
     return gaussian.where(few, own, policies)
+
+
+def _last_h(found: Latent, state: State) -> Any:
+    """What the options' means added to their linear part after the last learning step, 0 for those that are new."""
+    if state.options is None or state.kept is None:
+        return None
+    old = state.kept if found.found is None or not found.new else state.kept & ~found.found.born
+    return map_arrays(lambda part: part * old.reshape(-1, *[1] * (part.ndim - 1)), state.options.h)
 
 
 def widen_options(
@@ -88,7 +101,7 @@ def explored(
     residuals of the option's newest rollouts.
     """
     hyperparameters = surface.process.hyperparameters
-    noise = 0.0 if surface.binary else float(jnp.exp(hyperparameters.log_noise - hyperparameters.log_signal))
+    noise = 0.0 if surface.binary else float(np.exp(hyperparameters.log_noise - hyperparameters.log_signal))
     share = np.full(len(responsibilities), noise)
     squares = (data.returns - seen.returns) ** 2 / signal(landscape) ** 2
     for o, belongs in enumerate(responsibilities > 0.5):
@@ -115,6 +128,6 @@ def improve_options(
     if surface is None or not settings.options.model_step:
         return policies
     weighted = np.where(weighted.sum(axis=1, keepdims=True) > 0.0, weighted, data.mask / data.mask.sum())
-    axes = jnp.eye(data.joint.shape[1]) if surface.axes is None else surface.axes
-    arrays = (jnp.asarray(each) for each in (found.kept, data.contexts, data.features, weighted))
-    return model_step.improve(key, surface.process, axes, policies, *arrays)
+    axes = np.eye(data.joint.shape[1]) if surface.axes is None else surface.axes
+    arrays = found.kept, data.contexts, data.features, weighted
+    return model_step.improve(key, surface.process, axes, policies, *arrays, plain=data.features.shape[1] - data.bends)

@@ -14,11 +14,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 
 from hpsde.base.checks import as_numbers, check_count, check_rows
+from hpsde.base.later import Later
 from hpsde.base.shapes import Float, Int
 from hpsde.errors import InputError
+
+linalg = Later("scipy.linalg")
+
 
 __all__ = ["DMP", "SteppedDMP"]
 
@@ -126,7 +129,7 @@ class DMP:
         count = (self.steps - 1) * substeps
         h = 1.0 / count
         spring = np.array([[0.0, 1.0], [-self.alpha * beta, -self.alpha]])
-        half = scipy.linalg.expm(0.5 * h * spring)
+        half = linalg.expm(0.5 * h * spring)
         whole = half @ half
         u = self._activations(np.linspace(0.0, 1.0, 2 * count + 1))
         pushes = h / 6.0 * (np.multiply.outer(whole[:, 1], u[:-2:2]) + np.multiply.outer(4.0 * half[:, 1], u[1:-1:2]))

@@ -18,9 +18,9 @@ from itertools import pairwise
 from operator import add
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
+from hpsde.base.arrays import namespace
 from hpsde.base.shapes import Array, Float
 from hpsde.errors import InputError
 
@@ -35,6 +35,7 @@ __all__ = [
     "arm_from_dh",
     "collision_cost",
     "elbow_height",
+    "flange_jacobian",
     "flange_position",
     "joint_origins",
     "limit_violation",
@@ -199,9 +200,9 @@ def link_frames(arm: Arm, q: Float[Array, "N J"]) -> list[Link]:
     """Links 0 to J: o_k = o_k-1 + R_k-1 offset_k, R_k = R_k-1 Rot(axis_k, q_k)."""
     if q.ndim != 2 or q.shape[1] != len(arm.joints):
         raise InputError(f"q must have shape [N, {len(arm.joints)}]; got {list(q.shape)}")
-    identity = [[float(i == j) for j in range(3)] for i in range(3)]
+    xp, identity = namespace(q), [[float(i == j) for j in range(3)] for i in range(3)]
     links = [Link([0.0, 0.0, 0.0], identity)]
-    for joint, cos, sin in zip(arm.joints, jnp.cos(q.T), jnp.sin(q.T), strict=True):
+    for joint, cos, sin in zip(arm.joints, xp.cos(q.T), xp.sin(q.T), strict=True):
         turn = _turn(joint.axis, cos, sin)
         rotation = [[_dot(row, column) for column in zip(*turn, strict=True)] for row in links[-1].rotation]
         links.append(Link(place(links[-1], joint.offset), rotation))
@@ -216,6 +217,17 @@ def place(link: Link, point: Vector) -> list[Any]:
 def flange_position(arm: Arm, q: Float[Array, "N J"]) -> list[Float[Array, " N"]]:
     """The flange's coordinates x, y, z."""
     return _columns(place(link_frames(arm, q)[-1], arm.flange), q)
+
+
+def flange_jacobian(arm: Arm, q: Float[Array, "N J"]) -> Float[Array, "N 3 J"]:
+    """The derivatives of the flange's coordinates by the angles: axis_k x (flange - origin_k) for joint k."""
+    links, xp = link_frames(arm, q), namespace(q)
+    flange, columns = _columns(place(links[-1], arm.flange), q), []
+    for joint, link in zip(arm.joints, links[1:], strict=True):
+        axis = _columns([_dot(row, joint.axis) for row in link.rotation], q)
+        lever = [f - o for f, o in zip(flange, _columns(link.origin, q), strict=True)]
+        columns.append(xp.cross(xp.stack(axis, axis=1), xp.stack(lever, axis=1)))
+    return xp.stack(columns, axis=2)
 
 
 def joint_origins(arm: Arm, q: Float[Array, "N J"]) -> list[list[Float[Array, " N"]]]:
@@ -234,8 +246,9 @@ def signed_distances(arm: Arm, pole: Pole, q: Float[Array, "N J"]) -> list[Float
 
     sd = min(hypot(x - x_pole, y - y_pole) - r_pole, z) - r, the pole being taller than the arm can reach.
     """
+    xp = namespace(q)
     return [
-        jnp.minimum(jnp.sqrt((x - pole.x) ** 2 + (y - pole.y) ** 2) - pole.radius, z) - ball.radius
+        xp.minimum(xp.sqrt((x - pole.x) ** 2 + (y - pole.y) ** 2) - pole.radius, z) - ball.radius
         for ball, (x, y, z) in zip(arm.spheres, sphere_centres(arm, q), strict=True)
     ]
 
@@ -245,17 +258,18 @@ def collision_cost(distances: Sequence[Float[Array, " N"]], margin: float) -> Fl
 
     c = eps/2 - sd below 0, (sd - eps)^2 / (2 eps) from 0 to eps, 0 beyond.
     """
+    xp = namespace(*distances)
     costs = [
-        jnp.where(sd < 0.0, 0.5 * margin - sd, 0.5 / margin * (jnp.minimum(sd, margin) - margin) ** 2)
-        for sd in distances
+        xp.where(sd < 0.0, 0.5 * margin - sd, 0.5 / margin * (xp.minimum(sd, margin) - margin) ** 2) for sd in distances
     ]
     return reduce(add, costs)
 
 
 def limit_violation(arm: Arm, q: Float[Array, "N J"]) -> Float[Array, " N"]:
     """How many radians beyond the joint limits the angles are, summed over the joints; 0 within the limits."""
+    xp = namespace(q)
     beyond = [
-        jnp.maximum(angle - joint.high, 0.0) + jnp.maximum(joint.low - angle, 0.0)
+        xp.maximum(angle - joint.high, 0.0) + xp.maximum(joint.low - angle, 0.0)
         for joint, angle in zip(arm.joints, q.T, strict=True)
     ]
     return reduce(add, beyond)
@@ -270,7 +284,7 @@ def winding(arm: Arm, pole: Pole, q: Float[Array, "N J"]) -> Float[Array, " N"]:
     """
     base = _columns((0.0, 0.0, 0.0), q)
     seen = [(x - pole.x, y - pole.y) for x, y, _ in (base, *joint_origins(arm, q), flange_position(arm, q))]
-    turns = [jnp.arctan2(ux * vy - uy * vx, ux * vx + uy * vy) for (ux, uy), (vx, vy) in pairwise(seen)]
+    turns = [namespace(q).arctan2(ux * vy - uy * vx, ux * vx + uy * vy) for (ux, uy), (vx, vy) in pairwise(seen)]
     return reduce(add, turns)
 
 
@@ -280,7 +294,7 @@ def elbow_height(arm: Arm, q: Float[Array, "N J"]) -> Float[Array, " N"]:
     shoulder, elbow, wrist = (origins[k] for k in arm.bend)
     along = [w - s for w, s in zip(wrist, shoulder, strict=True)]
     out = [e - s for e, s in zip(elbow, shoulder, strict=True)]
-    share = _dot(out, along) / jnp.maximum(_dot(along, along), 1e-12)
+    share = _dot(out, along) / namespace(q).maximum(_dot(along, along), 1e-12)
     return out[2] - share * along[2]
 
 
@@ -314,7 +328,8 @@ def _is(value: Any, number: float) -> bool:
 
 def _columns(values: Sequence[Any], q: Array) -> list[Array]:
     """Arrays [N] of what may be plain numbers."""
-    return [jnp.broadcast_to(jnp.asarray(value, dtype=q.dtype), q.shape[:1]) for value in values]
+    xp = namespace(q)
+    return [xp.broadcast_to(xp.asarray(value, dtype=q.dtype), q.shape[:1]) for value in values]
 
 
 def _vector(values: np.ndarray) -> Vector:

@@ -21,14 +21,17 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import scipy.linalg
-import scipy.special
 
 from hpsde.base.checks import check_rows
 from hpsde.base.distributions import Uniform
+from hpsde.base.later import Later
 from hpsde.base.shapes import Array, Float, Int
 from hpsde.tasks.dmp import SteppedDMP
 from hpsde.tasks.solutions import Solution
+
+linalg = Later("scipy.linalg")
+special = Later("scipy.special")
+
 
 __all__ = ["GAPS", "PUDDLES", "WALL", "Puddle", "Wall"]
 
@@ -93,6 +96,7 @@ class Puddle:
 
     name: str = "puddle"
     wall: Wall = Wall(WALL, PUDDLES, GAPS)
+    numpy_keys: ClassVar[bool] = True
     context_size: ClassVar[int] = 1
     parameter_size: ClassVar[int] = 10
     description: str = "a route past puddles, by a movement primitive; four gaps lead through"
@@ -145,8 +149,8 @@ class Puddle:
         s, a = self._checked(contexts, parameters)
         mean, of_goal, of_swing, covariance = self._initial_moments
         root = np.linalg.cholesky(covariance)
-        residual = scipy.linalg.solve_triangular(root, (a - mean - s * of_goal).T, lower=True)
-        direction = scipy.linalg.solve_triangular(root, of_swing, lower=True)
+        residual = linalg.solve_triangular(root, (a - mean - s * of_goal).T, lower=True)
+        direction = linalg.solve_triangular(root, of_swing, lower=True)
         size = np.linalg.norm(direction)
         swing = direction @ residual / size**2
         across = np.sum((residual - direction[:, None] * swing) ** 2, axis=0)
@@ -242,6 +246,10 @@ class Puddle:
     def _through(self, gap: str, s: np.ndarray) -> np.ndarray:
         """Good parameters through a gap: least squares to a bent line past the nearer of its corners, at MARGIN."""
         low, high = self.wall.gaps[gap]
+        return self.through(np.full_like(s, low), np.full_like(s, high), s)
+
+    def through(self, low: np.ndarray, high: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "N 10"]:
+        """The same through gaps from low [N, 1] to high [N, 1], to goals s [N, 1]."""
         entry, leave = (np.clip(y, low + MARGIN, high - MARGIN) for y in (np.zeros_like(s), s))
         corners = (0.0, *self.wall.x, 6.0)
         wanted = np.array([np.interp(self._x, corners, (0.0, *heights)) for heights in np.hstack([entry, leave, s])])
@@ -280,5 +288,5 @@ def _resampling(lengths: np.ndarray) -> np.ndarray:
 def _log_normal_between(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """log(Phi(high) - Phi(low)), also far out in either tail."""
     low, high = np.where(low > 0.0, -high, low), np.where(low > 0.0, -low, high)
-    upper, lower = scipy.special.log_ndtr(high), scipy.special.log_ndtr(low)
+    upper, lower = special.log_ndtr(high), special.log_ndtr(low)
     return upper + np.log1p(-np.exp(lower - upper))

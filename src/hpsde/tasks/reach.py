@@ -20,16 +20,13 @@ from functools import partial, reduce
 from operator import add
 from typing import Any, ClassVar, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-import scipy.special
 
+from hpsde.base.arrays import namespace
 from hpsde.base.checks import check_rows
 from hpsde.base.distributions import Uniform
 from hpsde.base.draws import uniform_rows
-from hpsde.base.padding import pad_rows, padded_size
-from hpsde.base.precision import double_precision
+from hpsde.base.later import Later
 from hpsde.base.shapes import Array, Float
 from hpsde.errors import InputError
 from hpsde.tasks.kinematics import (
@@ -38,6 +35,7 @@ from hpsde.tasks.kinematics import (
     Pole,
     collision_cost,
     elbow_height,
+    flange_jacobian,
     flange_position,
     limit_violation,
     signed_distances,
@@ -45,6 +43,9 @@ from hpsde.tasks.kinematics import (
 )
 from hpsde.tasks.solutions import Solution
 from hpsde.tasks.task import FunctionTask
+
+special = Later("scipy.special")
+
 
 __all__ = [
     "FAMILIES",
@@ -105,6 +106,7 @@ class TruncatedGaussian:
     high: tuple[float, ...]
     deviation: float
     centre: tuple[float, ...] = ()
+    numpy_keys: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not (0 < len(self.low) == len(self.high) and np.all(np.less(self.low, self.high)) and self.deviation > 0.0):
@@ -127,13 +129,12 @@ class TruncatedGaussian:
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         return np.array(self.low), np.array(self.high)
 
-    @double_precision
     def sample(self, key: Array, n: int) -> Float[np.ndarray, "n size"]:
         """`n` independent draws, by the inverse of the distribution function."""
         low, high = self.bounds
         share = uniform_rows(key, n, self.size)
         below, mass = self._below_and_mass()
-        drawn = scipy.special.ndtri(below + share * mass)
+        drawn = special.ndtri(below + share * mass)
         return np.clip(self._centre() + self.deviation * drawn, low, high)
 
     def log_prob(self, x: Any) -> Float[np.ndarray, " N"]:
@@ -148,20 +149,19 @@ class TruncatedGaussian:
 
     def _below_and_mass(self) -> tuple[np.ndarray, np.ndarray]:
         """The probabilities that a Gaussian which is not cut off lies below `low`, and inside, for each number."""
-        low, high = (scipy.special.ndtr((bound - self._centre()) / self.deviation) for bound in self.bounds)
+        low, high = (special.ndtr((bound - self._centre()) / self.deviation) for bound in self.bounds)
         return low, high - low
 
     def _centre(self) -> np.ndarray:
         return np.array(self.centre) if self.centre else np.zeros(self.size)
 
 
-@partial(jax.jit, static_argnames=("arm", "pole", "margin"))
 def reach_returns(
     arm: Arm, pole: Pole, margin: float, goals: Float[Array, "N 3"], q: Float[Array, "N J"]
 ) -> Float[Array, " N"]:
     """R = -d - C - P. goals [N, 3], q [N, J] -> [N]."""
     squares = [(at - goal) ** 2 for at, goal in zip(flange_position(arm, q), goals.T, strict=True)]
-    distance = jnp.sqrt(reduce(add, squares))
+    distance = namespace(q).sqrt(reduce(add, squares))
     return -distance - collision_cost(signed_distances(arm, pole, q), margin) - limit_violation(arm, q)
 
 
@@ -173,11 +173,8 @@ class Returns:
     pole: Pole
     margin: float = MARGIN
 
-    @double_precision
     def __call__(self, goals: np.ndarray, q: np.ndarray) -> np.ndarray:
-        size = padded_size(len(q))
-        returns = reach_returns(self.arm, self.pole, self.margin, pad_rows(goals, size), pad_rows(q, size))
-        return np.asarray(returns)[: len(q)]
+        return np.asarray(reach_returns(self.arm, self.pole, self.margin, goals, q))
 
 
 class Geometry(NamedTuple):
@@ -194,24 +191,17 @@ class Geometry(NamedTuple):
     elbow_height: np.ndarray
 
 
-@double_precision
 def geometry(arm: Arm, pole: Pole, q: Any) -> Geometry:
     """The geometry of q [N, J]."""
     rows = check_rows("q", q, len(arm.joints))
-    columns = _geometry(arm, pole, pad_rows(rows, padded_size(len(rows))))
-    return Geometry(*(np.moveaxis(np.array(values), -1, 0)[: len(rows)] for values in columns))
-
-
-@partial(jax.jit, static_argnames=("arm", "pole"))
-def _geometry(arm: Arm, pole: Pole, q: Array) -> tuple[Any, ...]:
-    """The fields of `Geometry`, coordinate by coordinate."""
-    return (
-        flange_position(arm, q),
-        reduce(jnp.minimum, signed_distances(arm, pole, q)),
-        limit_violation(arm, q),
-        winding(arm, pole, q),
-        elbow_height(arm, q),
+    columns = (
+        flange_position(arm, rows),
+        reduce(np.minimum, signed_distances(arm, pole, rows)),
+        limit_violation(arm, rows),
+        winding(arm, pole, rows),
+        elbow_height(arm, rows),
     )
+    return Geometry(*(np.moveaxis(np.array(values), -1, 0) for values in columns))
 
 
 def postures(arm: Arm, pole: Pole, q: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -227,7 +217,6 @@ def _families(parts: Geometry) -> tuple[np.ndarray, np.ndarray]:
     return np.where(parts.winding < 0.0, 1.0, -1.0), np.where(parts.elbow_height > 0.0, 1.0, -1.0)
 
 
-@double_precision
 def nearest_angles(arm: Arm, start: Any, goals: Any) -> np.ndarray:
     """Angles [N, J] that bring the flange to goals [N, 3], reached from `start` [J] by the shortest steps.
 
@@ -236,21 +225,10 @@ def nearest_angles(arm: Arm, start: Any, goals: Any) -> np.ndarray:
     points = check_rows("goals", goals, 3)
     q = np.repeat(check_rows("start", [start], len(arm.joints), rows=1), len(points), axis=0)
     for _ in range(8):
-        flange, jacobian = _linearised(arm, pad_rows(q, padded_size(len(q))))
-        J = np.asarray(jacobian)[: len(q)]
-        gap = (points - np.asarray(flange)[: len(q)])[..., None]
+        J = np.asarray(flange_jacobian(arm, q))
+        gap = (points - np.stack(flange_position(arm, q), axis=1))[..., None]
         q = q + (np.swapaxes(J, 1, 2) @ np.linalg.solve(J @ np.swapaxes(J, 1, 2), gap))[..., 0]
     return q
-
-
-@partial(jax.jit, static_argnames=("arm",))
-def _linearised(arm: Arm, q: Array) -> tuple[Array, Array]:
-    """The flange's position [N, 3] and its Jacobian [N, 3, J]."""
-
-    def position(one: Array) -> Array:
-        return jnp.stack(flange_position(arm, one[None]))[:, 0]
-
-    return jax.vmap(position)(q), jax.vmap(jax.jacfwd(position))(q)
 
 
 @dataclass(frozen=True, eq=False)

@@ -62,9 +62,11 @@ class Rover:
     name: str = "rover"
     context_size: int = 0
     parameter_size: ClassVar[int] = 2 * STEPS
+    numpy_keys: ClassVar[bool] = True
     description: str = "a path of 30 steps past obstacles that stand in rows; 70 ways lead through"
     max_options: ClassVar[int] = 10
-    initial_rollouts: ClassVar[int] = 600
+    density: ClassVar[str | None] = "regions"
+    initial_rollouts: ClassVar[int] = 150
     rollouts: ClassVar[int] = 3000
     bounded: ClassVar[bool] = True
     figure: ClassVar[str] = "rover"
@@ -158,6 +160,8 @@ class RoverGoal(Rover):
 
     name: str = "rover-goal"
     context_size: int = 1
+    density: ClassVar[str | None] = None
+    initial_rollouts: ClassVar[int] = 600
     description: str = "the rover with a goal that moves up and down; 35 ways lead there, 15 of them always"
     contexts: ClassVar[Uniform] = Uniform(0.5, 0.9)
 

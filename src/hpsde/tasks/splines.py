@@ -8,9 +8,12 @@ but one (de Boor's "not-a-knot" condition). A point that repeats the one before 
 from __future__ import annotations
 
 import numpy as np
-import scipy.interpolate
 
+from hpsde.base.later import Later
 from hpsde.base.shapes import Float
+
+interpolate = Later("scipy.interpolate")
+
 
 __all__ = ["curves_through"]
 
@@ -81,4 +84,4 @@ def _curve_with_rests(points: np.ndarray, h: np.ndarray, samples: int) -> np.nda
     if len(distinct) == 1:
         return np.repeat(distinct, samples, axis=0)
     u = np.append(0.0, np.cumsum(h[h > 0.0]))
-    return scipy.interpolate.CubicSpline(u, distinct)(np.linspace(0.0, u[-1], samples))
+    return interpolate.CubicSpline(u, distinct)(np.linspace(0.0, u[-1], samples))

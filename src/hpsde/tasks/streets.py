@@ -9,9 +9,12 @@ another without passing over the middle of an obstacle.
 from __future__ import annotations
 
 import numpy as np
-from scipy.spatial import KDTree
 
+from hpsde.base.later import Later
 from hpsde.base.shapes import Float, Int
+
+spatial = Later("scipy.spatial")
+
 
 __all__ = ["OTHER", "best_diverse", "one_way_distance", "street_names", "streets_taken"]
 
@@ -46,7 +49,7 @@ def street_names(routes: Float[np.ndarray, "N P 2"], centres: Float[np.ndarray, 
 
 def one_way_distance(one: Float[np.ndarray, "P 2"], other: Float[np.ndarray, "Q 2"]) -> float:
     """The mean distance from a route's points to the nearest of the other's, meaned over both ways."""
-    there, back = KDTree(other).query(one)[0], KDTree(one).query(other)[0]
+    there, back = spatial.KDTree(other).query(one)[0], spatial.KDTree(one).query(other)[0]
     return 0.5 * float(np.mean(there) + np.mean(back))
 
 

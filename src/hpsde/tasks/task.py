@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
-import jax
 import numpy as np
 
 from hpsde.base.checks import check_rows
 from hpsde.base.distributions import Distribution, Samples, Uniform, as_distribution
+from hpsde.base.draws import make_key, with_key
 from hpsde.base.shapes import Array, Float
 from hpsde.errors import InputError
 from hpsde.tasks.solutions import Solution
@@ -70,6 +70,7 @@ class TaskExtras:
     description: one line for people.
     features: the features of the context that options are given, by name; "automatic": the learner chooses.
     max_options: O_max, the most options a policy may have.
+    density: how options are found, by name; None: as the settings say.
     initial_rollouts, rollouts: rollouts of the start policy, and all rollouts with these included.
     has_initial_density: False when `log_initial` is not known, so that the density must be estimated.
     takes_seeds: True when a rollout draws random numbers. The task is then called
@@ -86,6 +87,7 @@ class TaskExtras:
     description: str = ""
     features: Any = "automatic"
     max_options: int = 10
+    density: str | None = None
     initial_rollouts: int = 600
     rollouts: int = 1050
     has_initial_density: bool = True
@@ -160,6 +162,7 @@ class FunctionTask:
     initial_rollouts: int = TaskExtras.initial_rollouts
     rollouts: int = TaskExtras.rollouts
     solutions: tuple[Solution, ...] = ()
+    numpy_keys: ClassVar[bool] = True
 
     @property
     def context_size(self) -> int:
@@ -183,11 +186,11 @@ class FunctionTask:
 
     def sample_contexts(self, key: Array, n: int) -> Float[np.ndarray, "n S"]:
         """`n` contexts from the context distribution."""
-        return np.zeros((n, 0)) if self.contexts is None else _numbers(self.contexts.sample(key, n))
+        return np.zeros((n, 0)) if self.contexts is None else _numbers(with_key(self.contexts.sample, key, n))
 
     def sample_initial(self, key: Array, contexts: Any) -> Float[np.ndarray, "N D"]:
         """Parameters from the initial distribution, which is the same in every context."""
-        return _numbers(self.initial.sample(key, len(check_rows("contexts", contexts, self.context_size))))
+        return _numbers(with_key(self.initial.sample, key, len(check_rows("contexts", contexts, self.context_size))))
 
     def log_initial(self, contexts: Any, parameters: Any) -> Float[np.ndarray, " N"]:
         """Log density of the initial distribution at the parameters."""
@@ -223,7 +226,7 @@ class FunctionTask:
             return np.linspace(low, high, EVALUATION_POINTS)
         if isinstance(self.contexts, Samples) and len(np.asarray(self.contexts.values)) <= EVALUATION_POINTS:
             return np.array(self.contexts.values)
-        return _numbers(self.contexts.sample(jax.random.key(_EVALUATION_SEED), EVALUATION_POINTS))
+        return _numbers(with_key(self.contexts.sample, make_key(_EVALUATION_SEED), EVALUATION_POINTS))
 
     def _checked(self, contexts: Any, parameters: Any) -> tuple[np.ndarray, np.ndarray]:
         s = check_rows("contexts", contexts, self.context_size)

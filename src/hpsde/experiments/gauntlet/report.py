@@ -23,6 +23,7 @@ from hpsde.experiments.gauntlet.targets import (
     regret,
     went_wrong,
 )
+from hpsde.experiments.provenance import Made, made_text, read, seeds_text
 
 FIGURES = ("runs", "exact", "coverage", "surplus", "regret, median", "regret, worst", "doubts", "learner seconds")
 NAMED_CELLS = 3
@@ -190,16 +191,15 @@ def printed(rows: Sequence[Row]) -> str:
     return "\n\n".join(plain_table(table) for table in tables)
 
 
-def make_page(rows: Sequence[Row], rows_file: str, pictures: Mapping[str, str]) -> str:
-    """The page as text. `pictures`: what each shows -> its path as seen from the page."""
+def make_page(rows: Sequence[Row], rows_file: str, pictures: Mapping[str, str], made: Made | None = None) -> str:
+    """The page as text. `pictures`: what each shows -> its path as seen from the page. `made`: what made the rows."""
     judged = judge_all(rows)
-    seeds = sorted({row["seed"] for row in rows})
     shown = [f"{text}.\n\n![{text}]({path})" for text, path in pictures.items()]
     parts = [
         "# The gauntlet",
         f"Random tasks whose solutions are known: {len(by_cell(rows))} kinds of task (cells), {len(rows)} runs of the "
-        f"method {rows[0]['method']}, seeds {seeds[0]} to {seeds[-1]}, settings `{rows[0]['settings']}`. This page is "
-        f"written by `python benchmarks/gauntlet.py` from [its rows]({rows_file}).",
+        f"method {rows[0]['method']}, {seeds_text(row['seed'] for row in rows)}, settings `{rows[0]['settings']}`. "
+        f"This page is written by `python benchmarks/gauntlet.py` from [its rows]({rows_file}). {made_text(made)}",
         "A run is *exact* when every solution has one option and there is no other option. *Coverage* is the share of "
         "the solutions that an option follows, *surplus* the number of options too many. *Regret* is the loss of "
         "return against the best, as a share of what blind draws from the start distribution lose. A *doubt* is a "
@@ -231,5 +231,5 @@ def write_page(page: Path, rows: Sequence[Row], rows_file: Path, pictures: Mappi
     def seen(path: Path) -> str:
         return Path(os.path.relpath(path, page.parent)).as_posix()
 
-    text = make_page(rows, seen(rows_file), {title: seen(path) for title, path in pictures.items()})
+    text = make_page(rows, seen(rows_file), {title: seen(path) for title, path in pictures.items()}, read(rows_file))
     page.write_text(text, encoding="utf-8")

@@ -125,37 +125,37 @@ def _movement(kind: str) -> Callable[[Row], bool]:
     return lambda row: row["family"] == "movements" and row["cell"].startswith(kind)
 
 
-_PLAIN, _HARD, _WALLS, _ARMS = (
+PLAIN, HARD, WALLS, ARMS = (
     "ridges and bumps, up to 9 solutions",
     "hard returns",
     "walls",
     "arms",
 )
-_TEN, _MORE = "10 parameters", "20 and 30 parameters, three directions"
+TEN, MORE = "10 parameters", "20 and 30 parameters, three directions"
 
 TARGETS = (
-    GauntletTarget(_PLAIN, "exact", _hopeful(_plain), exact_share, 0.98),
-    GauntletTarget(_PLAIN, "regret at most 1 %", _hopeful(_plain), regret_share(0.01), 0.99),
-    GauntletTarget(_HARD, "exact", _hopeful(_hard), exact_share, 0.93),
-    GauntletTarget(_HARD, "regret at most 3 %", _hopeful(_hard), regret_share(0.03), 0.97),
+    GauntletTarget(PLAIN, "exact", _hopeful(_plain), exact_share, 0.98),
+    GauntletTarget(PLAIN, "regret at most 1 %", _hopeful(_plain), regret_share(0.01), 0.99),
+    GauntletTarget(HARD, "exact", _hopeful(_hard), exact_share, 0.93),
+    GauntletTarget(HARD, "regret at most 3 %", _hopeful(_hard), regret_share(0.03), 0.97),
     GauntletTarget("300 rollouts", "exact", _hopeful(_budget(300)), exact_share, 0.93),
     GauntletTarget("100 rollouts", "exact", _hopeful(_budget(100)), exact_share, 0.85),
     GauntletTarget("60 rollouts", "exact", _hopeful(_budget(60)), exact_share, 0.70),
-    GauntletTarget(_TEN, "exact", _hopeful(_many("many-10-")), exact_share, 0.98),
-    GauntletTarget(_TEN, "regret at most 1 %", _hopeful(_many("many-10-")), regret_share(0.01), 0.99),
-    GauntletTarget(_MORE, "mean coverage", _hopeful(_many("many-20-three", "many-30-three")), mean_coverage, 0.8),
+    GauntletTarget(TEN, "exact", _hopeful(_many("many-10-")), exact_share, 0.98),
+    GauntletTarget(TEN, "regret at most 1 %", _hopeful(_many("many-10-")), regret_share(0.01), 0.99),
+    GauntletTarget(MORE, "mean coverage", _hopeful(_many("many-20-three", "many-30-three")), mean_coverage, 0.8),
     GauntletTarget(
-        _MORE, "regret at most 5 %", _hopeful(_many("many-20-three", "many-30-three")), regret_share(0.05), 0.8
+        MORE, "regret at most 5 %", _hopeful(_many("many-20-three", "many-30-three")), regret_share(0.05), 0.8
     ),
-    GauntletTarget(_WALLS, "all gaps found", _hopeful(_movement("wall")), found_share, 0.9),
+    GauntletTarget(WALLS, "all gaps found", _hopeful(_movement("wall")), found_share, 0.9),
     GauntletTarget(
-        _WALLS, "collision-free, median", _hopeful(_movement("wall")), median_measure("collision_free"), 0.99
+        WALLS, "collision-free, median", _hopeful(_movement("wall")), median_measure("collision_free"), 0.99
     ),
     GauntletTarget(
-        _WALLS, "collision-free, worst run", _hopeful(_movement("wall")), worst_measure("collision_free"), 0.95
+        WALLS, "collision-free, worst run", _hopeful(_movement("wall")), worst_measure("collision_free"), 0.95
     ),
-    GauntletTarget(_ARMS, "both sides found", _hopeful(_movement("arm")), found_share, 0.85),
-    GauntletTarget(_ARMS, "success, median", _hopeful(_movement("arm")), median_measure("success"), 0.97),
+    GauntletTarget(ARMS, "both sides found", _hopeful(_movement("arm")), found_share, 0.85),
+    GauntletTarget(ARMS, "success, median", _hopeful(_movement("arm")), median_measure("success"), 0.97),
     GauntletTarget("runs that went wrong", "with a doubt", went_wrong, doubtful_share, 0.9),
     GauntletTarget(
         "runs that went right", "with a doubt", lambda row: not went_wrong(row), doubtful_share, 0.1, at_most=True

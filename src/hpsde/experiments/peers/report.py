@@ -22,6 +22,7 @@ from hpsde.experiments.peers.tables import (
     tasks_table,
 )
 from hpsde.experiments.peers.tasks import CONTEXTS, POINTS
+from hpsde.experiments.provenance import Made, made_text, read, seeds_text
 
 
 def errors_text(rows: Sequence[Row]) -> str:
@@ -40,19 +41,18 @@ def printed(rows: Sequence[Row]) -> str:
     return "\n\n".join(texts)
 
 
-def make_page(rows: Sequence[Row], rows_file: str, picture: str) -> str:
-    """The page as text."""
-    seeds = sorted({row["seed"] for row in rows})
-    seeds_text = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
+def make_page(rows: Sequence[Row], rows_file: str, picture: str, made: Made | None = None) -> str:
+    """The page as text; `made` says what made the rows."""
     peers = [[name, PEERS[name].description, PEERS[name].reports] for name in peers_in(rows)]
     parts = [
         "# hpsde and its peers",
         f"hpsde beside other ways to find several solutions, each with as many evaluations: {len(rows)} runs, "
-        f"{seeds_text}. Every evaluation counts, those of numerical gradients too, and a counter refuses "
-        "any beyond the budget. Each method ends with a list of points, and one measure judges all lists. Rivals know "
-        "the box of the parameters and how exact they need to be, and have settings that were chosen for them on a few "
-        "seeds below 1,000; hpsde has its defaults. Reporting too many points costs nothing. This page "
-        f"is written by `python benchmarks/peers.py` from [its rows]({rows_file}).",
+        f"{seeds_text(row['seed'] for row in rows)}. Every evaluation counts, those of numerical gradients too, and a "
+        "counter refuses any beyond the budget. Each method ends with a list of points, and one measure judges all "
+        "lists. Rivals know the box of the parameters and how exact they need to be, and have settings that were "
+        "chosen for them on a few seeds below 1,000; hpsde has its defaults. Reporting too many points costs nothing. "
+        "This page "
+        f"is written by `python benchmarks/peers.py` from [its rows]({rows_file}). {made_text(made)}",
         f"![Left: the mean peak ratio at 1e-5 on the functions without context. Right: the share of the pairs of "
         f"contexts and solutions that are found]({picture})",
         markdown_table((("peer", "what it is", "what it reports"), peers)),
@@ -67,7 +67,7 @@ def make_page(rows: Sequence[Row], rows_file: str, picture: str) -> str:
 def write_page(page: Path, rows: Sequence[Row], rows_file: Path, picture: Path) -> None:
     """Write the page; it names rows and picture by relative paths."""
     rows_name, picture_name = (Path(os.path.relpath(path, page.parent)).as_posix() for path in (rows_file, picture))
-    page.write_text(make_page(rows, rows_name, picture_name), encoding="utf-8")
+    page.write_text(make_page(rows, rows_name, picture_name, read(rows_file)), encoding="utf-8")
 
 
 def _points_text(rows: Sequence[Row]) -> list[str]:
@@ -111,7 +111,7 @@ def _ceiling_sentence(rows: Sequence[Row]) -> str:
     shares = [f"{percent(round(mean_ceiling(rows, number), 3))} with {number:,}" for number in numbers_in(rows)]
     return (
         f"Bins that knew their solutions exactly would answer {', '.join(shares)} evaluations (dashed in the picture): "
-        "what rivals lack beyond that is their bins' doing, not that of their search. A point that is a little off can "
+        "what lies beyond that is out of reach of any search in these bins, but for points that are a little off and "
         "by chance answer more contexts than the exact one."
     )
 

@@ -37,7 +37,6 @@ __all__ = ["BankShot", "Shots", "bank_shot", "bank_shot_spin", "image_angles", "
 LENGTH, WIDTH, RADIUS = 2.0, 1.0, 0.03
 RESTITUTION, ROLLING, FRICTION = 0.85, 0.1, 0.2
 WANTED_SPEED, MISS, SPEED = 1.0, 0.15, 0.5
-MOST_CUSHIONS = 3
 PLACES = (0.3, 0.7)
 """Between which both balls lie across the table."""
 ANGLES, SPEEDS, SPINS = (-67.0, 67.0), (0.5, 4.0), (-0.8, 0.8)

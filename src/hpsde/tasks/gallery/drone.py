@@ -17,15 +17,18 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-import scipy.interpolate
-import scipy.optimize
 
 from hpsde.base.checks import check_count, check_rows
 from hpsde.base.distributions import Gaussian, Uniform
+from hpsde.base.later import Later
 from hpsde.base.shapes import Array, Float
 from hpsde.errors import InputError
 from hpsde.tasks.gauntlet.movement import MovementTask
 from hpsde.tasks.solutions import Solution
+
+interpolate = Later("scipy.interpolate")
+optimize = Later("scipy.optimize")
+
 
 __all__ = ["Drone"]
 
@@ -53,6 +56,7 @@ _OVER = (BUILDINGS[:, :1] <= _X) & (BUILDINGS[:, 1:2] >= _X)
 class Drone(MovementTask):
     """The task; see the top of the file. `size`: the number of parameters, 10 to 60."""
 
+    numpy_keys = True
     context_size = 2
     description = "a flight round three buildings to a goal that moves; eight routes by the sides of the buildings"
     max_options = 10
@@ -64,12 +68,15 @@ class Drone(MovementTask):
         self.parameter_size = size
         self.name = "drone" if size == FEWEST else f"drone-{size}"
         self._contexts = Uniform([PLACES[0], SPEEDS[0]], [PLACES[1], SPEEDS[1]])
-        knots = np.concatenate([np.zeros(3), np.linspace(0.0, AHEAD, size), np.full(3, AHEAD)])
-        self._splines = scipy.interpolate.BSpline.design_matrix(_X, knots, 3).toarray()[:, 1:-1]
+        self._knots = knots = np.concatenate([np.zeros(3), np.linspace(0.0, AHEAD, size), np.full(3, AHEAD)])
         centres = np.array([knots[k + 1 : k + 4].mean() for k in range(1, size + 1)])
         apart = centres[:, None] - centres
         covariance = SPREAD**2 * np.exp(-0.5 * (apart / SMOOTH) ** 2) + 1e-4 * SPREAD**2 * np.eye(size)
         self._initial = Gaussian(np.zeros(size), covariance)
+
+    @cached_property
+    def _splines(self) -> np.ndarray:
+        return np.asarray(interpolate.BSpline.design_matrix(_X, self._knots, 3).toarray()[:, 1:-1])
 
     @property
     def parameter_bounds(self) -> tuple[np.ndarray, np.ndarray]:
@@ -182,7 +189,7 @@ class Drone(MovementTask):
             return float(pieces.sum() + WEIGHT * _STEP * np.sum(depths**2)), -self._splines.T @ (slope + push)
 
         start = np.zeros(self.parameter_size)
-        found = scipy.optimize.minimize(cost, start, jac=True, method="L-BFGS-B", options={"maxiter": 2000})
+        found = optimize.minimize(cost, start, jac=True, method="L-BFGS-B", options={"maxiter": 2000})
         return found.x
 
 

@@ -11,13 +11,16 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import scipy.special
 
 from hpsde.base.distributions import Uniform
+from hpsde.base.later import Later
 from hpsde.tasks.gauntlet.known import Cell, KnownTask, generator, known_task, uniforms
 from hpsde.tasks.gauntlet.peaks import Peak, bell, peak_cell, peak_task
 from hpsde.tasks.gauntlet.ridges import lines
 from hpsde.tasks.solutions import Solution
+
+special = Later("scipy.special")
+
 
 __all__ = ["CELLS"]
 
@@ -32,12 +35,12 @@ Observe = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 def gaussian_noise(name: str, deviation: float) -> Observe:
     """R + deviation e, e ~ N(0, 1)."""
-    return lambda returns, seeds: returns + deviation * scipy.special.ndtri(uniforms(name, seeds, 1)[:, 0])
+    return lambda returns, seeds: returns + deviation * special.ndtri(uniforms(name, seeds, 1)[:, 0])
 
 
 def student_noise(name: str, scale: float) -> Observe:
     """R + scale t, t from Student's distribution with 2 degrees of freedom: its variance is infinite."""
-    return lambda returns, seeds: returns + scale * scipy.special.stdtrit(2.0, uniforms(name, seeds, 1)[:, 0])
+    return lambda returns, seeds: returns + scale * special.stdtrit(2.0, uniforms(name, seeds, 1)[:, 0])
 
 
 def outliers(name: str, up: float) -> Observe:

@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import Any
 from zlib import crc32
 
-import jax
 import numpy as np
 
 from hpsde.base.distributions import as_distribution
+from hpsde.base.draws import make_key
 from hpsde.base.shapes import Float
 from hpsde.tasks.task import FunctionTask, Task, check_seeds, first_by_default
 
@@ -72,7 +72,7 @@ class KnownTask(FunctionTask):
     def _blind(self) -> float:
         contexts = self.evaluation_contexts()
         rows = np.repeat(contexts, -(-BLIND_ROLLOUTS // len(contexts)), axis=0)
-        return float(np.mean(self.true_returns(rows, self.sample_initial(jax.random.key(_BLIND_KEY), rows))))
+        return float(np.mean(self.true_returns(rows, self.sample_initial(make_key(_BLIND_KEY), rows))))
 
 
 def known_task(

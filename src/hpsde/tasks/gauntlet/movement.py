@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import numpy as np
 
+from hpsde.base.draws import make_key
 from hpsde.base.shapes import Float
 from hpsde.tasks.task import Task
 
@@ -27,4 +27,4 @@ class MovementTask:
         """Mean return of the initial policy over the evaluation contexts (Monte Carlo, fixed seed)."""
         contexts = np.asarray(self.evaluation_contexts())
         rows = np.repeat(contexts, -(-BLIND_ROLLOUTS // len(contexts)), axis=0)
-        return float(np.mean(self.evaluate(rows, self.sample_initial(jax.random.key(_BLIND_KEY), rows))))
+        return float(np.mean(self.evaluate(rows, self.sample_initial(make_key(_BLIND_KEY), rows))))

@@ -14,12 +14,15 @@ from functools import partial
 from itertools import product
 
 import numpy as np
-import scipy.optimize
 
 from hpsde.base.distributions import Uniform
+from hpsde.base.later import Later
 from hpsde.base.shapes import Float
 from hpsde.tasks.gauntlet.known import Cell, KnownTask, known_task
 from hpsde.tasks.solutions import Solution
+
+optimize = Later("scipy.optimize")
+
 
 __all__ = ["CELLS"]
 
@@ -85,7 +88,7 @@ def _climbed(function: Function, starts: list[list[float]]) -> Float[np.ndarray,
     """The local maxima next to `starts`, to about ten digits."""
     options = {"xatol": 1e-10, "fatol": 1e-14, "maxiter": 2000}
     found = [
-        scipy.optimize.minimize(lambda x: -function(x[None])[0], start, method="Nelder-Mead", options=options).x
+        optimize.minimize(lambda x: -function(x[None])[0], start, method="Nelder-Mead", options=options).x
         for start in starts
     ]
     return np.array(found)
@@ -100,7 +103,7 @@ def _shubert_optima(size: int, least: float) -> Float[np.ndarray, "K D"]:
     grid = np.linspace(-10.0, 10.0, 4001)
     slopes = np.array([_shubert_slope(x) for x in grid])
     ends = [(grid[i], grid[i + 1]) for i in np.flatnonzero(slopes[:-1] * slopes[1:] < 0.0)]
-    places = np.array([scipy.optimize.brentq(_shubert_slope, *each, xtol=1e-13) for each in ends])
+    places = np.array([optimize.brentq(_shubert_slope, *each, xtol=1e-13) for each in ends])
     values = _shubert_factor(places)
     bent = np.sign(_shubert_factor(places + 1e-3) + _shubert_factor(places - 1e-3) - 2.0 * values)
     tops = places[bent * values < 0.0]

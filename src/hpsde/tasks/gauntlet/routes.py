@@ -7,9 +7,12 @@ bounds on y. So the shortest route is the minimum of a convex function, and Newt
 from __future__ import annotations
 
 import numpy as np
-import scipy.special
 
+from hpsde.base.later import Later
 from hpsde.base.shapes import Float, Int
+
+special = Later("scipy.special")
+
 
 __all__ = ["shortest_routes"]
 
@@ -87,8 +90,8 @@ def _newton_step(
     """-H^-1 g of the cost in the free directions, [M, B - 1], and the slope of the cost along it, [M]."""
     dx, dy = np.diff(x), np.diff(y, axis=1)
     segments = np.hypot(dx, dy)
-    below = scipy.special.expit((low[:, None] - y[:, inside]) / tau)
-    above = scipy.special.expit((y[:, inside] - high[:, None]) / tau)
+    below = special.expit((low[:, None] - y[:, inside]) / tau)
+    above = special.expit((y[:, inside] - high[:, None]) / tau)
     stretch, edge = np.diff(bends, axis=0), bends[inside]
     gradient = dy / segments @ stretch + FORCE * (above - below) @ edge
     curved = (dx**2 / segments**3)[:, :, None] * stretch

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-import scipy.sparse
-from scipy.sparse.csgraph import maximum_bipartite_matching
 
+from hpsde.base.later import Later
 from hpsde.tasks.solutions import Solution, coverage_and_surplus
+
+sparse = Later("scipy.sparse")
+csgraph = Later("scipy.sparse.csgraph")
+
 
 __all__ = ["Policy", "score"]
 
@@ -69,7 +72,7 @@ def _matched(followed: np.ndarray) -> int:
     """The size of a largest one-to-one matching between options and solutions [O, K]."""
     if not followed.size:
         return 0
-    partner = maximum_bipartite_matching(scipy.sparse.csr_array(followed), perm_type="column")
+    partner = csgraph.maximum_bipartite_matching(sparse.csr_array(followed), perm_type="column")
     return int(np.sum(partner >= 0))
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from functools import cache, cached_property, partial
 from typing import Any
 
-import jax
 import numpy as np
 
 from hpsde.base.checks import check_rows
+from hpsde.base.draws import make_key, split
 from hpsde.base.shapes import Float
 from hpsde.tasks.gauntlet.known import Cell, generator
 from hpsde.tasks.gauntlet.movement import MovementTask
@@ -115,7 +115,7 @@ def gap_shares(wall: Wall) -> Float[np.ndarray, " K"]:
 def initial_routes() -> Float[np.ndarray, "N 100 2"]:
     """Routes of the initial policy, always the same; the wall plays no part in them."""
     puddle = Puddle()
-    keys = jax.random.split(jax.random.key(SEED))
+    keys = split(make_key(SEED))
     contexts = puddle.sample_contexts(keys[0], TRIALS)
     return puddle.routes(contexts, puddle.sample_initial(keys[1], contexts))
 

@@ -4,9 +4,10 @@ The first region climbs from the best of the first rollouts and of places uphill
 the second from the best of those that are farther from its top than most. The others start far out along the directions
 that the return is most sensitive to, one for each direction and sign. At such a start the far coordinate is held, and a
 few rollouts seek the best place among the other directions: a start that stays much worse than where all began is none.
-Then a region climbs in all parameters (region_models.py). It grows with success and shrinks with failure; once it is
+Then a region climbs in all parameters (region_models.py), at first on its side: no less than SIDE of the far coordinate
+is left, so that it does not slide into the others' hills. It grows with success and shrinks with failure; once it is
 small, its top is settled, and it hops: the best of a few places about the top, along the directions, is where it climbs
-on. So it leaves tops that are none but for want of a longer step.
+on. So it leaves tops that are none but for want of a longer step. A hop that comes nearer to another's top is in vain.
 
 Of two settled tops up to three rollouts on the straight way between them tell whether they are one hill: where none of
 them is lower than both, the region of the lower one ends, and another start takes its place. All regions get the same
@@ -15,100 +16,43 @@ number of rollouts. Once each has had SHARE for each parameter, there are two mo
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from hpsde.experiments.regions import region_models, slopes
+from hpsde.steps import region_models, slopes
+from hpsde.steps.region_state import (
+    BETWEEN,
+    LINE,
+    NOBODY,
+    SLOPES,
+    Regions,
+    Terrain,
+    are_busy,
+    begin,
+)
+from hpsde.steps.region_ways import joined
 
 NEAREST, FEWEST_NEAREST = 5, 100  # rollouts of a local model, for each parameter, and at least
 STEP = 3  # a region's rollouts at a time are the parameters by this
 CHUNKS = 3  # times as many are proposed, for who asks for more at once
+AHEAD = 2  # times as many rollouts as came are proposed at least
 PATIENCE = 2  # times that many without success, and the region shrinks by half
 WINS = 3  # successes one after another, and it grows to the double
 FIRST, SMALLEST, LARGEST = 0.4, 0.06, 1.6  # half the side of a region, in deviations of the first rollouts
 HELD, REACH = 4, 1.5  # rollouts with the far coordinate held, for each direction; half the side of that region at first
+SIDE = 0.5  # of the far coordinate, that a region keeps until its top is settled
 CLOSED = 0.1  # of what the best place is above the typical return, that a start may be worse
 HOP = 0.2  # how far hops go, in sqrt(D)
-IN_VAIN = 5  # hops one after another that gain nothing, and no more follow
 FIRM = 5  # rollouts for each parameter after which a top is compared with others, whether it is settled or not
 TOGETHER = 6  # regions at first
 SHARE = 20  # rollouts for each parameter that each region has had before there are more
-WAY = (0.5, 0.25, 0.75)  # places between two tops at which there may be a valley
-NEARLY = 0.05  # of the returns' range from typical to best: tops that differ by more are not compared
-VALLEY = 1e-3  # of it: a valley is deeper
 GAIN = 1e-6  # of it: a success gains more
 WAITED = 3  # learning steps without one of the rollouts that are waited for
-NOBODY, LINE, SLOPES, BETWEEN = -1, -2, -3, -4  # whose a rollout is that is no region's
-
-
-class Terrain(NamedTuple):
-    """Rollouts x [N, D] with returns y [N], their typical return and bounds [D] of x."""
-
-    x: np.ndarray
-    y: np.ndarray
-    typical: float
-    low: np.ndarray
-    high: np.ndarray
-
-    @property
-    def scale(self) -> float:
-        """How far the best return is above the typical one."""
-        return max(float(self.y.max()) - self.typical, 1e-300)
-
-
-class Regions(NamedTuple):
-    """What is remembered of the regions, R of them, and what they have asked for.
-
-    begun: rollouts when the search began. owner [N]: the region of each rollout. start [R]: 0, or the direction + 1
-    with its sign. held, ended [R]: whether the far coordinate is held, whether it is over. top, centre [R]: rows of the
-    settled top and of the best rollout of the present climb; -1: none yet. length [R]; wins, tried [R]: successes one
-    after another, rollouts since the last one; vain [R]: hops that gained nothing since one did, -1 before the first.
-    asked [n, D] of whom [n]. waited [2]: learning steps for places on the line and slopes, see WAITED.
-    """
-
-    begun: int
-    owner: np.ndarray
-    start: np.ndarray
-    held: np.ndarray
-    ended: np.ndarray
-    top: np.ndarray
-    centre: np.ndarray
-    length: np.ndarray
-    wins: np.ndarray
-    tried: np.ndarray
-    vain: np.ndarray
-    asked: np.ndarray
-    asked_of: np.ndarray
-    waited: np.ndarray
-
-
-def begin(x: np.ndarray) -> Regions:
-    """Before the first region."""
-    none, flags = np.zeros(0, dtype=int), np.zeros(0, dtype=bool)
-    asked = np.zeros((0, x.shape[1]))
-    owner = np.full(len(x), NOBODY)
-    return Regions(
-        len(x),
-        owner,
-        none,
-        flags,
-        flags,
-        none,
-        none,
-        np.zeros(0),
-        none,
-        none,
-        none,
-        asked,
-        none,
-        np.zeros(2, dtype=int),
-    )
 
 
 def advance(ground: Terrain, last: Regions | None) -> Regions:
     """What is known after these rollouts, and what to ask for next, those of the regions that have had least first."""
     regions = begin(ground.x) if last is None else _told(ground, last)
+    enough = AHEAD * (len(ground.y) - (0 if last is None else len(last.owner)))
     if _missing(ground, line := _line(ground, regions)).any() and regions.waited[0] < WAITED:
         return _ask(regions, [(LINE, line[_missing(ground, line)])])
     if not len(regions.start):
@@ -118,31 +62,14 @@ def advance(ground: Terrain, last: Regions | None) -> Regions:
     missing = _missing(ground, flat)
     if missing.any() and regions.waited[1] < WAITED:
         regions = _elsewhere(ground, regions)
-        climbing, measuring = _climbing(ground, regions, None), [(SLOPES, flat[missing])]
+        climbing, measuring = _climbing(ground, regions, None, enough), [(SLOPES, flat[missing])]
         return _ask(regions, [*measuring, *climbing] if np.all(regions.top >= 0) else [*climbing, *measuring])
     axes = slopes.directions(wanted, slopes.known(ground.x, flat), ground.y)
     origin = ground.x[_best_first(ground, regions, line)]
     regions = _elsewhere(ground, _released(ground, regions, origin, len(axes)))
-    regions, between = _apart(ground, regions)
+    regions, between = joined(ground, regions)
     regions = _more(ground, regions, axes)
-    return _ask(regions, [(BETWEEN, between), *_climbing(ground, regions, (origin, axes))])
-
-
-def tops(ground: Terrain, regions: Regions) -> tuple[np.ndarray, np.ndarray]:
-    """The rows [H] of the best rollouts of the regions that climb, the highest first, and the regions [H]."""
-    live = np.flatnonzero(~regions.held & ~regions.ended)
-    rows = best_rows(ground, regions)[live]
-    order = np.argsort(-ground.y[rows], kind="stable")
-    return rows[order], live[order]
-
-
-def best_rows(ground: Terrain, regions: Regions) -> np.ndarray:
-    """The row of the best rollout of each region [R], its start included; that of all, where it has none yet."""
-    best = []
-    for region, known in enumerate(zip(regions.top, regions.centre, strict=True)):
-        rows = np.append(np.flatnonzero(regions.owner == region), [row for row in known if row >= 0]).astype(int)
-        best.append(rows[np.argmax(ground.y[rows])] if len(rows) else np.argmax(ground.y))
-    return np.array(best, dtype=int)
+    return _ask(regions, [(BETWEEN, between), *_climbing(ground, regions, (origin, axes), enough)])
 
 
 def _line(ground: Terrain, regions: Regions) -> np.ndarray:
@@ -190,6 +117,8 @@ def _told(ground: Terrain, last: Regions) -> Regions:
         **{name: getattr(regions, name).copy() for name in ("top", "centre", "length", "wins", "tried", "vain")}
     )
     for region in np.unique(owner[owner >= 0]):
+        if last.ended[region]:
+            continue
         _climbed(ground, regions, int(region), new[owner == region])
     return regions
 
@@ -207,6 +136,9 @@ def _climbed(ground: Terrain, regions: Regions, region: int, rows: np.ndarray) -
         regions.tried[region] += len(rows)
         if ground.y[best] > ground.y[centre]:
             regions.centre[region] = best
+    if regions.vain[region] >= 0 and regions.centre[region] >= 0 and _strayed(ground, regions, region):
+        _hop_on(regions, region, int(regions.vain[region]) + 1)
+        return
     if regions.wins[region] >= WINS:
         regions.length[region], regions.wins[region] = min(2.0 * regions.length[region], LARGEST), 0
     if regions.tried[region] >= PATIENCE * size:
@@ -215,14 +147,29 @@ def _climbed(ground: Terrain, regions: Regions, region: int, rows: np.ndarray) -
         _settle(ground, regions, region)
 
 
+def _strayed(ground: Terrain, regions: Regions, region: int) -> bool:
+    """Whether a hop has come nearer to another region's top than to its own."""
+    others = np.flatnonzero((regions.top >= 0) & ~regions.ended & (np.arange(len(regions.top)) != region))
+    away = np.linalg.norm(ground.x[regions.top] - ground.x[regions.centre[region]], axis=1)
+    return bool(np.any(away[others] < away[region]))
+
+
+def _hop_on(regions: Regions, region: int, vain: int) -> None:
+    """Hop anew from the top, in place."""
+    regions.vain[region], regions.centre[region], regions.length[region] = vain, -1, FIRST
+    regions.wins[region] = regions.tried[region] = 0
+
+
 def _settle(ground: Terrain, regions: Regions, region: int) -> None:
     """Take the best place for the top, in place, where the region has become small, or has none for long."""
     top, centre = regions.top[region], regions.centre[region]
     small = regions.length[region] < SMALLEST
     gained = top < 0 or ground.y[centre] > ground.y[top] + GAIN * ground.scale
+    free = small and regions.vain[region] < 0 and regions.start[region] != 0
     if small:
-        regions.vain[region] = 0 if gained else max(int(regions.vain[region]) + 1, 0)
-        regions.centre[region], regions.length[region] = -1, FIRST
+        _hop_on(regions, region, 0 if gained else int(regions.vain[region]) + 1)
+    if free:  # of its side: it climbs on
+        regions.centre[region] = centre
     if gained and (small or (top < 0 and np.sum(regions.owner == region) >= FIRM * ground.x.shape[1])):
         regions.top[region] = centre
 
@@ -273,61 +220,11 @@ def _released(ground: Terrain, regions: Regions, origin: np.ndarray, count: int)
     return regions._replace(held=held, ended=ended, length=length, tried=tried, wins=wins)
 
 
-def _apart(ground: Terrain, regions: Regions) -> tuple[Regions, np.ndarray]:
-    """The regions without those whose settled tops are another's, and the rollouts [n, D] that will tell of others."""
-    ended, wanted = regions.ended.copy(), [np.zeros((0, ground.x.shape[1]))]
-    settled = _settled(ground, regions)
-    for number, region in enumerate(settled.tolist()):
-        for other in settled[:number].tolist():
-            if ended[other] or ended[region] or not _comparable(ground, regions, region, other):
-                continue
-            joined, missing = _way(ground, int(regions.top[region]), int(regions.top[other]))
-            ended[region] = joined and regions.vain[region] >= 0
-            wanted.append(missing)
-    return regions._replace(ended=ended), np.concatenate(wanted)
-
-
-def _settled(ground: Terrain, regions: Regions) -> np.ndarray:
-    """The regions with a settled top, the highest first."""
-    settled = np.flatnonzero((regions.top >= 0) & ~regions.ended)
-    return settled[np.argsort(-ground.y[regions.top[settled]], kind="stable")]
-
-
-def _comparable(ground: Terrain, regions: Regions, lower: int, higher: int) -> bool:
-    """Whether the tops of two regions are nearly as high; from a low one ways lead up anyhow."""
-    return bool(ground.y[regions.top[higher]] - ground.y[regions.top[lower]] <= NEARLY * ground.scale)
-
-
-def _way(ground: Terrain, lower: int, higher: int) -> tuple[bool, np.ndarray]:
-    """Whether two tops are one hill, and the rollout [1, D] on the way between them that will tell; [0, D]: none need.
-
-    They are none if one of the rollouts on the straight way lies in a valley.
-    """
-    one, other = ground.x[lower], ground.x[higher]
-    places = one + np.array(WAY)[:, None] * (other - one)
-    rows = slopes.known(ground.x, places)
-    missing = np.flatnonzero(rows < 0)[:1]
-    valley = bool(np.any(ground.y[rows[rows >= 0]] < ground.y[lower] - VALLEY * ground.scale))
-    return not valley and not len(missing), places[missing[:0] if valley else missing]
-
-
-def measured(ground: Terrain, regions: Regions) -> np.ndarray:
-    """Whether each region [R] has a settled top with a valley to all others that are higher."""
-    done, settled = np.zeros(len(regions.top), dtype=bool), _settled(ground, regions)
-    for number, region in enumerate(settled.tolist()):
-        higher = settled[:number].tolist()
-        ways = (_way(ground, int(regions.top[region]), int(regions.top[other])) for other in higher)
-        done[region] = all(_comparable(ground, regions, region, other) for other in higher) and all(
-            not joined and not len(missing) for joined, missing in ways
-        )
-    return done
-
-
 def _more(ground: Terrain, regions: Regions, axes: np.ndarray) -> Regions:
     """More regions, as long as there are too few and a direction is left."""
     count, size = 2 * len(axes), ground.x.shape[1]
     while True:
-        live = np.flatnonzero(~regions.ended & (regions.vain < IN_VAIN))
+        live = np.flatnonzero(are_busy(regions))
         had = min((int(np.sum(regions.owner == region)) for region in live), default=0)
         begun = int(np.sum(regions.start != 0))
         if begun >= count or len(live) >= TOGETHER + 2 * (had // (SHARE * size)):
@@ -337,20 +234,24 @@ def _more(ground: Terrain, regions: Regions, axes: np.ndarray) -> Regions:
 
 
 def _climbing(
-    ground: Terrain, regions: Regions, known: tuple[np.ndarray, np.ndarray] | None
+    ground: Terrain, regions: Regions, known: tuple[np.ndarray, np.ndarray] | None, enough: int
 ) -> list[tuple[int, np.ndarray]]:
-    """What each region asks for, those that have had least first; with the origin and the directions, once known."""
-    live = np.flatnonzero(~regions.ended & (regions.vain < IN_VAIN))
+    """What regions ask for, those that have had least first, until it is enough; with the origin and the directions,
+    once known.
+    """
+    live = np.flatnonzero(are_busy(regions))
     had = [int(np.sum(regions.owner == region)) for region in live]
-    asked = []
+    asked: list[tuple[int, np.ndarray]] = []
     for region in live[np.argsort(had, kind="stable")].tolist():
+        if sum(len(places) for _, places in asked) >= enough:
+            break
         rng = np.random.default_rng([len(ground.y), region])
         if regions.held[region] and known is not None:
             asked.append((region, _far(ground, regions, region, *known, rng)))
         elif regions.centre[region] < 0:
             asked.append((region, _hops(ground, regions, region, known, rng)))
         else:
-            asked.append((region, _near(ground, regions, region, rng)))
+            asked.append((region, _near(ground, regions, region, known, rng)))
     return asked
 
 
@@ -358,13 +259,27 @@ def _count(ground: Terrain) -> int:
     return CHUNKS * max(1, -(-ground.x.shape[1] // STEP))
 
 
-def _near(ground: Terrain, regions: Regions, region: int, rng: np.random.Generator) -> np.ndarray:
-    """The next places of a climb in all parameters."""
+def _near(
+    ground: Terrain,
+    regions: Regions,
+    region: int,
+    known: tuple[np.ndarray, np.ndarray] | None,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """The next places of a climb in all parameters; until its top is settled, on the side where it started."""
     centre = ground.x[regions.centre[region]]
     distance = np.linalg.norm(ground.x - centre, axis=1)
     nearest = np.argsort(distance, kind="stable")[: max(NEAREST * len(centre), FEWEST_NEAREST)]
     bounds, length = (ground.low, ground.high), float(regions.length[region])
-    return region_models.next_places(ground.x[nearest], ground.y[nearest], centre, length, bounds, _count(ground), rng)
+    x, y, count = ground.x[nearest], ground.y[nearest], _count(ground)
+    places = region_models.next_places(x, y, centre, length, bounds, count, rng)
+    start = int(regions.start[region])
+    if known is None or start == 0 or regions.vain[region] >= 0:
+        return places
+    origin, axes = known
+    side = np.sign(start) * axes[abs(start) - 1]
+    lacking = np.maximum(SIDE * slopes.FAR * np.sqrt(len(centre)) - (places - origin) @ side, 0.0)
+    return np.clip(places + lacking[:, None] * side, ground.low, ground.high)
 
 
 def _hops(

@@ -9,7 +9,10 @@ for each parameter. The right singular vectors of these gradients, the largest f
 from __future__ import annotations
 
 import numpy as np
-from scipy.spatial import KDTree
+
+from hpsde.base.later import Later
+
+spatial = Later("scipy.spatial")
 
 RIDGE = 0.3  # of the plane through the first returns, in rollouts for each of them
 STOPS = 12  # places uphill on it,
@@ -22,7 +25,7 @@ SAME = 1e-7  # so near a place is there already
 
 def known(x: np.ndarray, places: np.ndarray) -> np.ndarray:
     """The row of x [N, D] at each of the places [n, D]; -1: none."""
-    distance, row = KDTree(x).query(places, distance_upper_bound=SAME)
+    distance, row = spatial.KDTree(x).query(places, distance_upper_bound=SAME)
     return np.where(np.isfinite(distance), row, -1)
 
 
