@@ -111,7 +111,7 @@ def gp_fit_gpytorch(n: int) -> dict[str, Any]:
 
     def evaluate(theta: np.ndarray) -> float:
         values = np.exp(theta)
-        model.covar_module.base_kernel.lengthscale = torch.as_tensor(values[None, :DIMENSIONS])
+        model.covar_module.base_kernel.lengthscale = z.new_tensor(values[None, :DIMENSIONS])
         model.covar_module.outputscale = float(values[-2]) ** 2
         likelihood.noise = float(values[-1]) ** 2 + 1e-6 * float(values[-2]) ** 2
         model.zero_grad()
