@@ -4,7 +4,7 @@ import numpy as np
 
 
 def my_return(context, parameters):
-    """Minus the metres between the ball and the target; NaN, a failed throw, where the arm cannot go."""
+    """Minus the metres from ball to target; NaN, a failed throw, where the arm cannot go."""
     (distance,), (angle,) = context, parameters
     if angle < 0.0 or angle > 90.0:
         return np.nan
