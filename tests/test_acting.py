@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,7 @@ from hpsde.base.compilations import count_compilations
 from hpsde.gp.warp import fit_warp
 from hpsde.policy.acting import inverse_of_lower
 from hpsde.steps import gating, gaussian
-from hpsde.steps.features import Custom, Linear, Quadratic, SquaredExponential
+from hpsde.steps.features import Cubic, Custom, Linear, Quadratic, SquaredExponential
 
 GATES = ("gp", "softmax", "marginal")
 
@@ -29,6 +30,7 @@ def feature_map(kind, S):
     made = {
         "linear": (Linear(centre, scale), S),
         "quadratic": (Quadratic(centre, scale), S * (S + 3) // 2),
+        "cubic": (Cubic(centre, scale), math.comb(S + 3, 3) - 1),
         "exponentials": (SquaredExponential(centre + np.linspace(-2.0, 2.0, 3)[:, None], scale, np.zeros(S)), 3),
         "trend": (SquaredExponential(centre + np.linspace(-2.0, 2.0, 3)[:, None], scale, scale), 3 + S),
         "custom": (Custom(lambda s: np.hstack([s, np.cos(s)])), 2 * S),
@@ -65,6 +67,7 @@ def ranked():
 POLICIES = {
     **{f"{gate} {features}": (gate, {"features": features}) for gate in GATES for features in ("linear", "trend")},
     **{f"gp {features}": ("gp", {"features": features}) for features in ("quadratic", "exponentials", "custom")},
+    "gp cubic": ("gp", {"features": "cubic", "S": 3}),
     **{f"{gate} without context": (gate, {"S": 0}) for gate in GATES},
     **{f"{gate} with bounds": (gate, {"bounded": True, "S": 2}) for gate in GATES},
     **{f"{gate} one option": (gate, {"kept": (False, False, True, False)}) for gate in GATES},

@@ -67,6 +67,8 @@ function makeFeatures(data) {
       if (data.kind === "linear") return u;
       const found = u.slice();
       for (let j = 0; j < u.length; j++) for (let k = j; k < u.length; k++) found.push(u[j] * u[k]);
+      if (data.kind === "quadratic") return found;
+      for (let j = 0; j < u.length; j++) for (let k = j; k < u.length; k++) for (let i = 0; i <= j; i++) found.push(u[i] * u[j] * u[k]);
       return found;
     };
   }
