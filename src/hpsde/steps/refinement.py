@@ -15,28 +15,32 @@ stays as it is. The posterior of the optimum is where the option explores next: 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from hpsde.steps import discovery, gaussian
+from hpsde.steps import discovery, distances, gaussian
 from hpsde.steps.gaussian import LinearGaussian
+from hpsde.steps.local_models import (
+    FAR,
+    FEWEST,
+    NOISE_SHARE,
+    RESOLUTION,
+    Coefficients,
+    LocalModel,
+    Modelled,
+    local_models,
+    regress,
+)
 
-FEWEST, MORE = 1.5, 1.6  # rollouts for each number of the local model: so many at least, and by this factor more
 ROUNDS, NEARER = 10, 1e-3  # looks at most, as long as log |K| falls by so much
 SIGNIFICANT = 4.0  # standard errors that a curvature must have
-FAR, TRIMS = 5.0, 10  # robust deviations from the local model: what is farther off is no part of it; fits without it
-CLEARLY = 0.25  # of the residuals' variance, at most, for squared losses to be modelled in place of returns
-LEAST_LOSS = 0.1  # share of an option's rollouts whose losses are taken for equally small
-LEVERAGE = 0.01  # share of a rollout's return that the others explain, at least
+VANISHING = 0.25  # of the mean squared distance of the nearest rollouts, that is left at most where distances vanish
 WIDTH = 2.0  # of the exploration, in deviations of the optimum
-NOISE_SHARE = 0.3  # of the noise, that the return changes by over the exploration at least
 NEAREST = 1e-3  # of the last width, that a look may leave
 SMALL = 0.3  # deviations of the first rollouts: a wider option is not put on a bound
 NEAR, NARROWER = 2.0, 0.3  # deviations to a bound, and how much narrower an option is on it
 NARROWEST = 1e-7  # exploration, in deviations of the first rollouts
-ROUNDING, RESOLUTION = 1e-14, 1e-12  # of the returns, and of matrices
 
 
 class Optimum(NamedTuple):
@@ -65,46 +69,6 @@ class LocalRollouts(NamedTuple):
     returns: np.ndarray
     own: np.ndarray
     Q: np.ndarray
-
-
-class Modelled(NamedTuple):
-    """What a local model describes of the returns: R itself, or minus the square of the loss, -(top - R)^2.
-
-    A return that is a distance has a cone at its optimum, R = top - |x|, and the square of its loss is quadratic
-    there. An error of R counts 2 (top - R) times in the square, and 2 `floor` times at least.
-    """
-
-    top: float | None = None  # None: the return itself
-    floor: float = 0.0
-
-    def __call__(self, returns: np.ndarray) -> np.ndarray:
-        """What is modelled of returns [N]."""
-        return returns if self.top is None else -((self.top - returns) ** 2)
-
-    def steepness(self, returns: np.ndarray) -> np.ndarray:
-        """How much it changes with the return [N]."""
-        return np.ones_like(returns) if self.top is None else 2.0 * np.maximum(self.top - returns, self.floor)
-
-    def width(self, variance: float) -> float:
-        """By how much it may change for the return to change by NOISE_SHARE of its noise, around the optimum."""
-        share = NOISE_SHARE * np.sqrt(variance)
-        return share if self.top is None else share**2
-
-
-class LocalModel(NamedTuple):
-    """A local model: coefficients [P], their covariance for a residual variance of 1 [P, P], that variance, in units of
-    the return, the number of rollouts, and what it is a model of.
-    """
-
-    coefficients: np.ndarray
-    inverse: np.ndarray
-    variance: float
-    rollouts: int
-    modelled: Modelled
-
-    def __call__(self, design: np.ndarray, u: np.ndarray) -> np.ndarray:
-        """What is modelled [N] at u [N, D] in contexts with phi~ [N, F + 1]."""
-        return _terms(design, u) @ self.coefficients
 
 
 class Information(NamedTuple):
@@ -210,6 +174,8 @@ def refine_one(
     if bends:
         plain = found._replace(X=np.pad(found.X, ((0, bends), (0, 0))))
         found = min((plain, look(count, [plain, *starts])), key=lambda each: each.volume)
+    given = LocalRollouts(design, x, returns, own, prior_precision(wide))
+    found = by_distance(given, found, starts, count - bends)
     change, slopes = (part[0] for part in features.raw((found.X @ C.T)[None]))
     variance, turn = np.linalg.eigh(WIDTH**2 * found.K + found.W)
     Sigma = C @ (turn * np.clip(variance, 0.0, 1.0)) @ turn.T @ C.T + NARROWEST**2 * np.eye(len(C))
@@ -252,7 +218,7 @@ def to_bounds(
     if len(A) < count:
         return option
     nearest = np.argsort(np.max(np.abs(x), axis=1), kind="stable")[:count]
-    fit = _regress(A[nearest], returns[own][nearest], Modelled())
+    fit = regress(A[nearest], returns[own][nearest], Modelled())
     slope, error = (each[-len(low) :] for each in (fit.coefficients, np.sqrt(fit.variance * np.diagonal(fit.inverse))))
     bound = np.where(slope > 0.0, high, low)
     mean = np.clip(option.b + everywhere @ option.w + h_everywhere, low, high)
@@ -289,14 +255,42 @@ def locate(given: LocalRollouts, start: Optimum) -> Optimum:
     return best
 
 
+def by_distance(given: LocalRollouts, found: Optimum, starts: list[Optimum], slopes: int) -> Optimum:
+    """The optimum by a model of a distance, where the returns are one and by that model less is lost than where it was
+    `found`. Of phi~ the first `slopes` do not bend; the model is one around that start whose nearest rollouts are best.
+
+    Without a context there is one place to find, which needs no such model (climbing.py).
+    """
+    if given.design.shape[1] == 1:
+        return found
+    design, x, returns = given.design[given.own], given.x[given.own], given.returns[given.own]
+    count, size = found.X.shape
+
+    def nearest(start: Optimum) -> np.ndarray:
+        order = np.argsort(np.sum((x - design @ start.X) ** 2, axis=1), kind="stable")
+        return order[: distances.wanted(count, slopes, size)]
+
+    start = max([unknown(count, size), found, *starts], key=lambda each: float(np.mean(returns[nearest(each)])))
+    rows = nearest(start)
+    near = design[rows], x[rows] - design[rows] @ start.X
+    model = distances.describe(near[0], slopes, near[1], returns[rows])
+    if model is None:
+        return found
+    X, K, steepness = distances.optimum(model, given.Q, given.design)
+    here, before = (model.expected(given.design, given.design @ each) for each in (X, found.X - start.X))
+    if here > before or here > VANISHING * model.expected(*near):
+        return found
+    steepness = steepness + RESOLUTION * np.trace(steepness) * np.eye(size)
+    return Optimum(start.X + X, K, NOISE_SHARE**2 * model.variance * np.linalg.inv(steepness))
+
+
 def _look(given: LocalRollouts, start: Optimum) -> Optimum:
     """The posterior by rollouts near x = phi~' X, in units of B, K = B B': by as many as say most of it."""
     variance, turn = np.linalg.eigh(start.K)
     X, B = start.X, turn * np.sqrt(np.maximum(variance, RESOLUTION * variance[-1]))
     u = np.linalg.solve(B, (given.x - given.design @ X).T).T
-    own = given.design[given.own]
-    moments = own.T @ own / len(own)
-    fits = list(_local_models(own, u[given.own], given.returns[given.own]))
+    moments = given.design.T @ given.design / len(given.design)
+    fits = list(local_models(given.design[given.own], u[given.own], given.returns[given.own]))
     noise = min((each.variance for each in fits), default=0.0)
     found = []
     for fit in fits:
@@ -348,90 +342,12 @@ def is_denied(fit: LocalModel, design: np.ndarray, u: np.ndarray, returns: np.nd
     return float(np.mean(fit.modelled(returns[nearest]) < expected - allowed)) > 0.5
 
 
-def _local_models(design: np.ndarray, u: np.ndarray, returns: np.ndarray) -> Iterator[LocalModel]:
-    """Fitted to the nearest rollouts, to more of them, and so on up to all: of returns, or of squared losses, where
-    these leave clearly less.
-    """
-    order = np.argsort(np.sum(u**2, axis=1), kind="stable")
-    A, y = _terms(design[order], u[order]), returns[order]
-    squares = _squared_losses(A, y)
-    count = FEWEST * A.shape[1] + 2.0
-    while count <= len(order):
-        rows = slice(int(count))
-        plain = _regress(A[rows], y[rows], Modelled())
-        squared = plain if squares is None else _regress(A[rows], y[rows], squares)
-        yield squared if squared.variance < CLEARLY * plain.variance else plain
-        count *= MORE
-
-
-def _squared_losses(A: np.ndarray, returns: np.ndarray) -> Modelled | None:
-    """The squares of losses whose top is that of a cone through the nearest rollouts, which have the terms A [N, P].
-
-    With the loss l against the best rollout and t from there to the top, (l + t)^2 is quadratic: t is a coefficient of
-    the regression of l^2 on A and -2 l.
-    """
-    best = float(returns.max(initial=-np.inf))
-    losses = best - returns
-    floor = float(np.quantile(losses, LEAST_LOSS)) if len(losses) else 0.0
-    near = slice(int(FEWEST * (A.shape[1] + 1)) + 2)
-    if not floor > 0.0 or len(losses) < near.stop:
-        return None
-    weight = 0.5 / np.maximum(losses[near], floor)
-    terms = np.concatenate([A[near], -2.0 * losses[near, None]], axis=1)
-    t = float(np.linalg.lstsq(terms * weight[:, None], losses[near] ** 2 * weight, rcond=None)[0][-1])
-    return Modelled(best + min(max(t, 0.0), losses[near].max()), floor)
-
-
-def _terms(design: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """What the coefficients [l, G, M] of a local model are multiplied with [N, P]."""
-    i, j = np.triu_indices(u.shape[1])
-    products = (design[:, :, None] * u[:, None, :]).reshape(len(u), -1)
-    return np.concatenate([design, products, -0.5 * u[:, i] * u[:, j]], axis=1)
-
-
-def _regress(A: np.ndarray, returns: np.ndarray, modelled: Modelled) -> LocalModel:
-    """Least squares of errors in the return, without what is far off."""
-    y, weight = modelled(returns), 1.0 / modelled.steepness(returns)
-    middle = float(np.median(y))
-    A, y, inside = A * weight[:, None], (y - middle) * weight, np.ones(len(returns), dtype=bool)
-    norm = np.linalg.norm(A, axis=0)
-    norm = np.where(norm > 0.0, norm, 1.0)
-    A = A / norm
-    for _ in range(TRIMS):
-        gram = A[inside].T @ A[inside] + RESOLUTION * np.eye(len(norm))
-        inverse = np.linalg.inv(gram)
-        c = inverse @ (A[inside].T @ y[inside])
-        c = c + inverse @ (A[inside].T @ (y[inside] - A[inside] @ c))
-        residual = y - A @ c
-        pull = np.sum((A @ inverse) * A, axis=1)
-        error = residual / np.sqrt(np.where(inside, np.maximum(1.0 - pull, LEVERAGE), 1.0 + pull))
-        near = np.abs(error) <= FAR * 1.4826 * _median(np.abs(error[inside]), pull[inside])
-        if np.array_equal(near, inside) or near.sum() < len(norm) * FEWEST:
-            break
-        inside = near
-    left_out = residual[inside] / np.maximum(1.0 - pull[inside], LEVERAGE)
-    variance = max(float(np.mean(left_out**2)), (ROUNDING * float(np.abs(returns).max())) ** 2)
-    c = c / norm
-    c[0] += middle  # phi~ has a constant
-    return LocalModel(c, inverse / norm[:, None] / norm[None, :], variance, int(inside.sum()), modelled)
-
-
-def _median(values: np.ndarray, weights: np.ndarray) -> float:
-    """The weighted median: many rollouts at one place say no more than one."""
-    order = np.argsort(values)
-    total = np.cumsum(weights[order])
-    return float(values[order[np.searchsorted(total, 0.5 * total[-1])]])
-
-
 def _information(coefficients: np.ndarray, covariance: np.ndarray, Q: np.ndarray, size: int) -> Information:
     """What a local model with these coefficients, known with this covariance, says of its optimum."""
     count = len(Q)
     linear, quadratic = slice(count, count * (1 + size)), slice(count * (1 + size), None)
     i, j = np.triu_indices(size)
-    M = np.zeros((size, size))
-    np.add.at(M, (i, j), 0.5 * coefficients[quadratic])
-    np.add.at(M, (j, i), 0.5 * coefficients[quadratic])
-    G = coefficients[linear].reshape(count, size)
+    _, (G,), (M,) = Coefficients.of(coefficients[None], count, count, size)
     of_G = covariance[linear, linear].reshape(count, size, count, size)
     nearest = NEAREST**2 * np.linalg.inv(Q)
     curvatures, E = np.linalg.eigh(M)
