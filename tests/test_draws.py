@@ -62,6 +62,7 @@ def test_whoever_draws_gets_a_key_of_jax_unless_it_takes_numbers():
     numbers = [with_key(each().sample, make_key(5), 4) for each in (Theirs, Ours)]
     np.testing.assert_array_equal(*numbers)
     assert numbers[0].dtype == np.float64
+    np.testing.assert_array_equal(with_key(lambda key, n: jax.random.uniform(key, (n,)), make_key(5), 4), numbers[0])
 
 
 def test_a_permutation_is_that_of_jax():

@@ -133,6 +133,36 @@ print("loaded:", *(m for m in ("jax", "matplotlib") if m in sys.modules))
     assert run_python(code).splitlines()[-1] == "loaded:"
 
 
+def test_what_loads_jax_has_64_bits_from_its_first_call_on():
+    code = """
+import sys
+from hpsde.base.draws import make_key, with_key
+
+def draw(key, n):
+    import jax
+    return jax.random.uniform(key, (n,))
+
+assert "jax" not in sys.modules
+print(*(with_key(draw, make_key(5), 4).dtype for _ in range(2)))
+"""
+    assert run_python(code).split() == ["float64", "float64"]
+
+
+def test_learning_goes_on_while_another_thread_loads_jax():
+    code = """
+import sys, types
+import hpsde
+learner = hpsde.HPSDE(1, 1, initial=hpsde.Uniform(-1.0, 1.0), initial_rollouts=20)
+sys.modules["jax"] = types.ModuleType("jax")  # as it is while it is loaded: nearly empty
+for _ in range(2):
+    contexts = [[float(i)] for i in range(20)]
+    parameters = learner.ask(contexts).parameters
+    learner.tell(contexts, parameters, [-abs(each[0]) for each in parameters])
+print(learner.policy.log_prob([0.5], [[0.5]]).shape)
+"""
+    assert run_python(code).split() == ["(1,)"]
+
+
 def test_methods_are_listed_without_loading_a_learner():
     code = """
 import sys

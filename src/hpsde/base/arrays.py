@@ -11,8 +11,8 @@ import numpy as np
 
 def is_jax(array: Any) -> bool:
     """Whether it is an array of JAX, or stands for one in a function that is compiled. This loads no JAX."""
-    jax = sys.modules.get("jax")
-    return jax is not None and isinstance(array, jax.Array)
+    kind = getattr(sys.modules.get("jax"), "Array", None)  # another thread may be loading it
+    return kind is not None and isinstance(array, kind)
 
 
 def namespace(*arrays: Any) -> Any:

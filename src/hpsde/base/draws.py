@@ -46,7 +46,7 @@ def jax_key(key: Any) -> Any:
 
 def with_key(draw: Callable[..., Any], key: Any, *arguments: Any) -> Any:
     """draw(key, ...) of a task or distribution, with a key of JAX's unless it has `numpy_keys`, as those of hpsde."""
-    if getattr(draw.__self__, "numpy_keys", False):  # type: ignore[attr-defined]
+    if getattr(getattr(draw, "__self__", None), "numpy_keys", False):  # a plain function belongs to nobody
         return draw(key, *arguments)
     return with_jax(lambda: draw(jax_key(key), *arguments))()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from importlib import import_module
 from typing import ParamSpec, TypeVar
 
 from hpsde.base.compilations import listen_to_jax
@@ -21,7 +22,7 @@ def with_jax(function: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
-
+        import_module("jax")  # before all that looks whether it is there
         listen_to_jax()
         return computed(*args, **kwargs)
 
