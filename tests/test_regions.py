@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from hpsde.steps import region_models, region_ways, regions, slopes
 from hpsde.steps.climbing import SIDE
-from hpsde.steps.region_state import LINE, NOBODY, SLOPES, Terrain
+from hpsde.steps.region_state import LINE, NOBODY, SLOPES, Terrain, are_busy
 
 SIZE, HALF = 6, SIDE / 2.0
 LOW, HIGH = np.full(SIZE, -HALF), np.full(SIZE, HALF)
@@ -188,3 +188,20 @@ def test_nothing_but_the_range_of_the_returns_matters():
             rows = np.concatenate([rows, state.asked[:10]])
         asked.append(rows)
     assert_allclose(asked[1], asked[0], atol=1e-3)
+
+
+def test_regions_end_on_a_plateau_where_no_slope_shows_a_direction():
+    def plateau(x):
+        return np.minimum(one_hill(x), -8.0)
+
+    ground, state = searched(plateau, 900)
+    wanted = slopes.places(ground.x[np.argmax(ground.y)], LOW, HIGH)
+    assert not len(slopes.directions(wanted, slopes.known(ground.x, wanted.reshape(-1, SIZE)), ground.y))
+    assert len(ground.y) < 900
+    assert not np.any(are_busy(state))
+
+
+def test_rollouts_that_differ_in_one_parameter_give_finite_axes():
+    x = np.zeros((40, SIZE))
+    x[:, 0] = 1e-5 * np.linspace(0.0, 1.0, 40)
+    assert np.all(np.isfinite(region_models.fit(x, np.sin(4e5 * x[:, 0]), x[0]).A))

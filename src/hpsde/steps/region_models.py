@@ -104,7 +104,8 @@ def fit(x: np.ndarray, y: np.ndarray, centre: np.ndarray) -> Process:
         g = process.gradients(x[:GRADIENTS])
         values, axes = np.linalg.eigh(g.T @ g)
         middle = max(float(np.median(values)), 1e-300)
-        scales = np.clip((np.maximum(values, 0.0) / middle) ** POWER, 1.0 / MOST_TURNED, MOST_TURNED)
+        with np.errstate(over="ignore"):  # where the return depends on few parameters: infinite, and cut
+            scales = np.clip((np.maximum(values, 0.0) / middle) ** POWER, 1.0 / MOST_TURNED, MOST_TURNED)
         turned = Process(x, y, unit, (axes * scales) @ axes.T)
         if turned.likelihood <= process.likelihood:
             break

@@ -289,9 +289,9 @@ def _hops(
     known: tuple[np.ndarray, np.ndarray] | None,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Places about a settled top, in the span of the directions."""
+    """Places about a settled top, in the span of the directions; of all parameters, where no slope has shown any."""
     top, count = ground.x[regions.top[region]], _count(ground)
-    axes = np.eye(len(top)) if known is None else known[1]
+    axes = np.eye(len(top)) if known is None or not len(known[1]) else known[1]
     away = rng.normal(size=(count, len(axes)))
     away *= HOP * np.sqrt(len(top)) * rng.uniform(0.5, 1.5, (count, 1)) / np.linalg.norm(away, axis=1)[:, None]
     return np.clip(top + away @ axes, ground.low, ground.high)
