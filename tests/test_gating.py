@@ -382,6 +382,13 @@ def test_scores_are_standardised_and_in_the_order_of_the_returns(kind):
 
 
 @pytest.mark.parametrize("kind", WARPS)
+def test_returns_that_differ_by_rounding_alone_have_the_score_0(kind):
+    returns = np.full(76, 0.1)
+    assert returns.mean() != 0.1
+    assert_array_equal(fit_warp(returns, np.ones(76), kind)[0], 0.0)
+
+
+@pytest.mark.parametrize("kind", WARPS)
 def test_the_inverse_gives_the_returns_back(kind):
     returns, weights = make_returns()
     found, warp = fit_warp(returns, weights, kind)

@@ -46,6 +46,15 @@ def test_the_first_axis_is_the_direction_in_which_the_return_varies():
     assert after.objective > before.objective + 50.0
 
 
+def test_what_does_not_vary_but_for_rounding_stays_as_it_is():
+    process, z, y, mask, _ = make_process(60, 0)
+    z = z * np.array([1.0, 1.0, 0.0, 0.0]) + np.array([0.0, 0.0, 0.0, 1e-17])
+    z[::2, 3] *= 3.0  # a rounding error
+    process = gp.posterior(process.hyperparameters, z, y, mask)
+    axes, _ = turned_axes(process, np.eye(4))
+    assert np.max(np.abs(axes)) < 10.0
+
+
 def test_axes_follow_axes_that_were_turned_before():
     process, z, y, mask, _ = make_process()
     axes, start = turned_axes(process, np.eye(4))

@@ -81,6 +81,13 @@ def test_a_single_parameter_and_nothing_else():
     np.testing.assert_allclose(learner.policy.act([[0.5]]), 0.25, atol=0.2)
 
 
+def test_two_samples_of_seven_parameters():
+    """Along six axes the first rollouts vary by rounding alone, what comes later by more."""
+    samples = np.random.default_rng(0).uniform(-1.0, 1.0, (2, 7))
+    learner = small.run(small.make(0, 7, initial=hpsde.Samples(samples), initial_rollouts=30), rounds=(40, 40, 40))
+    small.assert_sound(learner.policy)
+
+
 @pytest.mark.parametrize("rounds", [(2, 1, 1), (3, 3, 3)])
 def test_fewer_rollouts_than_dimensions(rounds):
     """Two or three rollouts of six parameters."""

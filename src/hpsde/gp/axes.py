@@ -16,6 +16,9 @@ from hpsde.gp.model import GP, Hyperparameters, predict_gradient
 
 LENGTHS = (0.05, 20.0)
 """Least and largest length to start from, in deviations of the points."""
+ROUNDING = 1e-9
+"""Of the largest coordinate: points that deviate by less along an axis do not, but for rounding; whitening multiplies
+that by up to a million."""
 
 
 def mean_gradients(process: GP) -> Float[Array, "N Z"]:
@@ -34,7 +37,7 @@ def turned_axes(process: GP, axes: Float[np.ndarray, "Z Z"]) -> tuple[Float[np.n
     energy, directions = np.linalg.eigh(gradients.T @ gradients / len(points))
     energy, directions = energy[::-1], directions[:, ::-1]
     deviation = (points @ directions).std(axis=0)
-    deviation = np.where(deviation > 0.0, deviation, 1.0)
+    deviation = np.where(deviation > ROUNDING * np.max(np.abs(points)), deviation, 1.0)
     log_signal = process.hyperparameters.log_signal
     slope = np.sqrt(np.maximum(energy, 0.0)) * deviation / np.exp(float(log_signal))
     lengths = np.clip(0.5 / np.maximum(slope, 1e-12), *LENGTHS)

@@ -25,6 +25,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from hpsde.base.arrays import at_least_zero, exponential, namespace
 from hpsde.base.shapes import Array, Bool, Float
 from hpsde.gp.model import GP, squared_distances
@@ -65,6 +67,12 @@ def _turn(
     return _Turned(xp.maximum(e, 0.0), z[:, :D] @ U, query[:, :D] @ U, beside, U)
 
 
+def _shrunk(widening: Float[Array, " D"]) -> Any:
+    """prod_d widening_d^-1/2; 0 where the product is too large."""
+    with np.errstate(over="ignore"):
+        return namespace(widening).prod(widening) ** -0.5
+
+
 def _kernel_expectation(turned: _Turned, tau: float, widening: Float[Array, " D"]) -> Float[Array, "C N"]:
     """exp(-1/2 sum_d v_id^2 / widening_d), the contexts' part with their widening tau."""
     root = namespace(widening).sqrt(widening)[None, :]
@@ -81,7 +89,7 @@ def _expectations(gp: GP, turned: _Turned) -> Float[Array, "C N"]:
     signal_variance = xp.exp(2.0 * gp.hyperparameters.log_signal)
     q: Any = 0.0
     for tau, w in gp.hyperparameters.kernel.parts:
-        height = w * signal_variance * xp.prod(1.0 + turned.e / tau) ** -0.5
+        height = w * signal_variance * _shrunk(1.0 + turned.e / tau)
         q = q + height * _kernel_expectation(turned, tau, tau + turned.e)
     return q
 
@@ -104,7 +112,7 @@ def gradient_under(gp: GP, covariance: Float[Array, "Z Z"]) -> Callable[[Float[A
         root = xp.sqrt(tau + turned.e)[None]
         at = turned.x / root
         squares = -0.5 * xp.sum(at**2, axis=1, keepdims=True)
-        pull = w * signal_variance * xp.prod(1.0 + turned.e / tau) ** -0.5 * gp.beta[:, None]
+        pull = w * signal_variance * _shrunk(1.0 + turned.e / tau) * gp.beta[:, None]
         given = xp.concatenate([at, xp.ones_like(squares), squares], axis=1)
         parts.append((root, given, pull * xp.concatenate([at, xp.ones_like(squares)], axis=1), turn / root))
 
@@ -129,7 +137,7 @@ def _variance(gp: GP, turned: _Turned) -> Float[Array, " C"]:
 
     def pair(s: float, t: float) -> Array:
         """sum_il (K^-1 - beta beta')_il Q_jk,il."""
-        determinant = xp.prod(1.0 + (s + t) / (s * t) * e) ** -0.5
+        determinant = _shrunk(1.0 + (s + t) / (s * t) * e)
         g = signal_variance * _kernel_expectation(turned, s, s + (s + t) / t * e)
         other = g if s == t else signal_variance * _kernel_expectation(turned, t, t + (s + t) / s * e)
         shrunk = turned.x * xp.sqrt(e / (s * t + (s + t) * e))[None, :]
@@ -161,7 +169,7 @@ def _moments_of_option(
         variance = at_least_zero(_variance(gp, turned) - q_beta**2)
     if of_mean:
         signal_variance = xp.exp(2.0 * gp.hyperparameters.log_signal)
-        heights = (w * xp.prod(1.0 + 2.0 / tau * turned.e) ** -0.5 for tau, w in gp.hyperparameters.kernel.parts)
+        heights = (w * _shrunk(1.0 + 2.0 / tau * turned.e) for tau, w in gp.hyperparameters.kernel.parts)
         variance_of_mean = at_least_zero(signal_variance * sum(heights) - xp.sum((q @ gp.K_inverse) * q, axis=1))
     return gp.mean + q_beta, variance, variance_of_mean
 

@@ -42,6 +42,7 @@ def clip_depth(returns: np.ndarray, weights: np.ndarray) -> float:
 
 def fit_warp(returns: np.ndarray, weights: np.ndarray, kind: str, least: float = 0.0) -> tuple[np.ndarray, Warp]:
     """Scores of the returns, with mean 0 and deviation 1, and the map. Shifted or scaled returns have the same scores.
+    Those of returns that do not differ but for rounding are 0.
 
     none: the returns themselves. clip: returns that lie farther under the weighted mean than the larger of their
     `clip_depth` and `least` are raised to there: bad is bad, however bad. rank: normal scores of the ranks.
@@ -58,7 +59,8 @@ def fit_warp(returns: np.ndarray, weights: np.ndarray, kind: str, least: float =
     else:
         raise UnknownNameError("warp", kind, WARPS)
     centre, deviation = scores.mean(), scores.std()
-    scores = (scores - centre) / (deviation if deviation > 1e-12 * (1e-300 + abs(centre)) else 1.0)
+    differ = deviation > 1e-12 * (1e-300 + abs(centre))
+    scores = (scores - centre) / deviation if differ else np.zeros_like(scores)
     knots = np.unique(scores, return_index=True)[1]
     if len(knots) == 1:
         step = np.array([0.0, 1.0])

@@ -22,7 +22,7 @@ from hpsde.base.groups import Group, setting
 from hpsde.base.joint import parameters_first
 from hpsde.base.shapes import Array, Float
 from hpsde.gp import binary as gp_binary
-from hpsde.gp.axes import turned_axes
+from hpsde.gp.axes import ROUNDING, turned_axes
 from hpsde.gp.directions import NOISE, SIGNAL, few_directions, leading
 from hpsde.gp.sparse import Missed, condition_sparse, looked_at
 from hpsde.gp.warp import WARPS, Warp, fit_warp
@@ -164,6 +164,7 @@ def fit_scores(
     many = not binary and len(rows) > MANY * most
     points = gp.choose_points(key, len(rows), most)
     z, y = parameters_first(joint, context_size)[rows[points]], scores[rows[points]]  # z = [xi, s]
+    z = z * (z.std(axis=0) > ROUNDING)  # in standard units: what varies by rounding alone would get lengths as small
     standard = (y - y.mean()) / max(float(y.std()), 1e-12) if binary else y
     before, start = start, _find_axes(z, standard, len(rows), spreads, start, settings, binary or smooth)
     seen, known = z if start.axes is None else z @ start.axes.T, np.ones(len(points), dtype=bool)
