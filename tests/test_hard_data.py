@@ -116,6 +116,15 @@ def test_units_do_not_matter_for_what_is_reached():
     assert np.max(lost) < 0.01  # so few rollouts leave 0.001 to 0.006, by the seed
 
 
+@pytest.mark.parametrize("scale", [2.0**320, 2.0**-300])
+def test_returns_next_to_the_largest_and_smallest_are_refined(scale):
+    """Squared losses are squared once more there; warnings are errors."""
+    learner = small.run(small.make(), lambda s, xi: scale * small.two_ridges(s, xi))
+    contexts = small.draw_contexts(7, 25, 1)
+    lost = [1.0 - small.two_ridges(contexts, each.policy.act(contexts)).mean() for each in (small.learned(), learner)]
+    np.testing.assert_allclose(*lost, atol=1e-6)
+
+
 # Steps on the model are in single precision; over three learning steps its rounding grows to 1e-4 of a length where
 # options may bend.
 @pytest.mark.parametrize(("features", "rounding"), [("linear", 1e-5), ("automatic", 3e-5)])

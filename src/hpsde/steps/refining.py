@@ -12,6 +12,8 @@ from hpsde.steps.latent import Latent, Shown
 from hpsde.steps.rollouts import Data
 from hpsde.steps.state import State
 
+MODERATE = 200  # power of 2 up to which returns are taken as they are
+
 
 def refine_options(
     policies: LinearGaussian,
@@ -34,7 +36,8 @@ def refine_options(
     old = np.zeros_like(found.kept) if state.found is None or state.kept is None else state.kept.copy()
     if found.found is not None and found.new:
         old &= ~found.found.born
-    belongs, arrays = found.responsibilities > 0.5, (data.features, data.parameters, data.advantages)
+    belongs = found.responsibilities > 0.5
+    arrays = data.features, data.parameters, moderate(data.advantages)
     refined = refinement.refine(
         policies, state.options, found.kept, old, belongs, good, *arrays, data.features[data.mask], data.bends
     )
@@ -43,6 +46,12 @@ def refine_options(
     before, after = (np.where(good, np.minimum(each, landscape.warp.scores[-1]), 0.0) for each in (heights, after))
     fallen = np.sum(before - after, axis=1) > valleys.DEPTH * model.temperature * good.sum(axis=1)
     return gaussian.where(fallen, policies, refined)
+
+
+def moderate(returns: np.ndarray) -> np.ndarray:
+    """The returns [N], in a unit in which the squares of their squares neither overflow nor vanish: a power of 2."""
+    exponent = int(np.frexp(np.max(np.abs(returns), initial=0.0))[1])
+    return returns if abs(exponent) < MODERATE else np.ldexp(returns, -exponent)
 
 
 def option_heights(
