@@ -6,7 +6,7 @@ returns shifts and scales the result and changes nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -243,12 +243,8 @@ def fit_hyperparameters(
     chosen = fitting_subset(len(points), fit_points)
     points, residual = points[chosen], returns[chosen] - mean
     device = large_on(len(points))
-    backend = backend or ("lapack" if device is None else "jax")
-    if backend not in _BACKENDS:
-        raise UnknownNameError("backend", backend, _BACKENDS)
-    kernel = kernel or ("se" if start is None else start.kernel.name)
-    if kernel not in KERNELS:
-        raise UnknownNameError("kernel", kernel, KERNELS)
+    backend = _known("backend", backend or ("lapack" if device is None else "jax"), _BACKENDS)
+    kernel = _known("kernel", kernel or ("se" if start is None else start.kernel.name), KERNELS)
 
     Z = points.shape[1]
     spread = _log_spreads(points, residual, isotropic)
@@ -270,8 +266,20 @@ def fit_hyperparameters(
     results = climbs() if backend == "lapack" else with_jax(climbs)()
     best = min(results, key=lambda result: result.fun)
     evaluations = sum(result.nfev for result in results)
+    theta = np.asarray(best.theta)
+    hyperparameters = KERNELS[kernel](theta[:-2], np.asarray(theta[-2]), np.asarray(theta[-1]))
+    return hyperparameters, _info(best, belief, evaluations, len(points))
+
+
+def _known(what: str, name: str, valid: Collection[str]) -> str:
+    """The name, or an error that lists the valid ones."""
+    if name not in valid:
+        raise UnknownNameError(what, name, valid)
+    return name
+
+
+def _info(best: Any, belief: tuple[np.ndarray, np.ndarray] | None, evaluations: int, points: int) -> FitInfo:
+    """What the best climb has reached; the log likelihood is its objective less the log prior."""
     penalty = 0.0 if belief is None else 0.5 * float(np.sum(((best.theta - belief[0]) / belief[1]) ** 2))
     objective = -float(best.fun)
-    info = FitInfo(objective + penalty, objective, evaluations, bool(best.success), len(points))
-    theta = np.asarray(best.theta)
-    return KERNELS[kernel](theta[:-2], np.asarray(theta[-2]), np.asarray(theta[-1])), info
+    return FitInfo(objective + penalty, objective, evaluations, bool(best.success), points)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -66,74 +67,77 @@ TRIED = 0.05
 
 def find_doubts(signs: Signs) -> tuple[Doubt, ...]:
     """Every reason not to trust a policy, the gravest first."""
-    found = []
+    return (*_of_the_first_rollouts(signs), *_of_the_options(signs))
 
-    def doubt(kind: str, value: float, text: str) -> None:
-        found.append(Doubt(kind, float(value), text))
 
+def _of_the_first_rollouts(signs: Signs) -> Iterator[Doubt]:
+    """Doubts whether the first rollouts tell enough."""
     if signs.maxima == 0 or signs.explained < EXPLAINED:
         share = max(signs.explained, 0.0) if np.isfinite(signs.explained) else 0.0
         known = "it hardly knows what they depend on" if share < EXPLAINED else "but it shows no solution"
-        doubt(
+        yield Doubt(
             "unexplained",
-            share,
+            float(share),
             f"The model explains {100 * share:.0f} % of the first returns' variance: {known}. More initial rollouts "
             "may help; check that the returns depend on the parameters at all.",
         )
     if signs.unexplored > UNEXPLORED:
-        doubt(
+        yield Doubt(
             "few",
-            signs.unexplored,
+            float(signs.unexplored),
             f"Between the first rollouts {100 * signs.unexplored:.0f} % of the variance is unknown: solutions may lie "
             "there unseen. Raise initial_rollouts.",
         )
     tried = signs.first / 2.0**signs.directions
     if tried < TRIED:
-        doubt(
+        yield Doubt(
             "many",
-            tried,
+            float(tried),
             f"{signs.directions} directions of the parameters matter: the {signs.first} first rollouts are one for "
             f"every {1.0 / tried:.3g} ways to go up or down along each, and solutions may lie unseen. More initial "
             "rollouts help only where they are many more; leave out parameters that hardly matter.",
         )
+
+
+def _of_the_options(signs: Signs) -> Iterator[Doubt]:
+    """Doubts whether the options are what was sought, and all of it."""
     if signs.expected < signs.best_first:
-        doubt(
+        yield Doubt(
             "not-better",
-            signs.expected,
+            float(signs.expected),
             f"The policy is sure of a return of {signs.expected:.4g}, and a tenth of the first rollouts had more than "
             f"{signs.best_first:.4g}: nothing has been gained yet. More rollouts, or more initial ones.",
         )
     if signs.width > WIDTH:
-        doubt(
+        yield Doubt(
             "wide",
-            signs.width,
+            float(signs.width),
             f"An option varies over {signs.width:.2g} kernel lengths, more than the solution it stands for is wide. "
             "More rollouts narrow it.",
         )
     if signs.climbing:
-        doubt(
+        yield Doubt(
             "climbing",
-            signs.climbing,
+            float(signs.climbing),
             f"{signs.climbing} regions climb still: options may rise, and solutions whose tops are not reached have "
             "none yet. More rollouts.",
         )
     if signs.maxima > signs.options:
-        doubt(
+        yield Doubt(
             "unheld",
-            signs.maxima - signs.options,
+            float(signs.maxima - signs.options),
             f"The model shows {signs.maxima} maxima and there are {signs.options} options. Raise max_options.",
         )
     if signs.settled < SETTLED:
-        doubt(
+        yield Doubt(
             "unsettled",
-            signs.settled,
+            float(signs.settled),
             f"The number of options changed {signs.settled} learning steps ago. Go on until it stays the same.",
         )
     if signs.maxima and signs.outside > OUTSIDE:
-        doubt(
+        yield Doubt(
             "bound",
-            signs.outside,
+            float(signs.outside),
             f"{100 * signs.outside:.0f} % of the newest rollouts lie against the bounds of the initial distribution: "
             "better parameters may lie beyond. Widen it; or give it as `bounds`, if they must not be left.",
         )
-    return tuple(found)
