@@ -87,6 +87,14 @@ def test_estimated_density_without_contexts():
     assert np.quantile(np.abs(error), 0.9) < 0.5
 
 
+def test_contexts_of_too_many_numbers_are_left_out_of_the_density():
+    generator = np.random.default_rng(2)
+    pictures, xi = generator.uniform(size=(150, 400)), generator.normal(size=(150, 2))
+    alone = EstimatedDensity.fit(KEY, pictures[:, :0], xi)
+    found = EstimatedDensity.fit(KEY, pictures, xi)
+    np.testing.assert_array_equal(found.log_density(pictures, xi), alone.log_density(pictures[:, :0], xi))
+
+
 def test_estimated_density_is_deterministic_and_finite_far_away(correlated, estimated):
     again = EstimatedDensity.fit(KEY, *correlated)
     far = np.array([[30.0], [-500.0], [0.0]]), np.array([[1e3], [0.0], [-40.0]])

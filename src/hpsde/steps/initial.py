@@ -18,6 +18,7 @@ from hpsde.errors import InputError
 from hpsde.mixture.model import Mixture
 
 DENSITY_COMPONENTS = 20
+ENOUGH = 2  # rollouts for each number of context and parameters, for a density to depend on the context
 PAIRS = 2**20  # of samples that are looked at at once
 
 
@@ -91,7 +92,11 @@ def make_initial(initial: Any, parameter_size: int) -> InitialPolicy:
 
 @dataclass(frozen=True, eq=False)
 class EstimatedDensity:
-    """log pi_0(xi | s) = log p(s, xi) - log p(s) by a mixture of the initial rollouts, in standard units."""
+    """log pi_0(xi | s) = log p(s, xi) - log p(s) by a mixture of the initial rollouts, in standard units.
+
+    Few rollouts in contexts of many numbers, such as pictures, do not say how parameters depend on them: with fewer
+    than ENOUGH rollouts for each number it is log p(xi).
+    """
 
     context_size: int
     mixture: Mixture
@@ -104,6 +109,8 @@ class EstimatedDensity:
 
         from hpsde.mixture import estimation as density
 
+        if len(parameters) < ENOUGH * (contexts.shape[1] + parameters.shape[1]):
+            contexts = contexts[:, :0]
         joint = np.concatenate([contexts, parameters], axis=1)
         rows = padded_size(len(joint))
         weights = jnp.asarray(pad_rows(np.ones(len(joint)), rows))
@@ -119,7 +126,7 @@ class EstimatedDensity:
 
         from hpsde.mixture import estimation as density
 
-        rows = padded_size(len(contexts))
+        rows, contexts = padded_size(len(contexts)), contexts[:, : self.context_size]
         joint = pad_rows(np.concatenate([contexts, parameters], axis=1), rows)
         values = density.compiled_log_density(self.mixture, jnp.asarray(joint))
         if self.context_size:
