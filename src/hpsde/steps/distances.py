@@ -28,7 +28,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hpsde.steps.local_models import FAR, FEWEST, LEVERAGE, Coefficients, Modelled, regress, squared_losses, terms
+from hpsde.steps.local_models import (
+    FAR,
+    FEWEST,
+    LEVERAGE,
+    NEAREST,
+    RESOLUTION,
+    Coefficients,
+    Modelled,
+    regress,
+    squared_losses,
+    terms,
+)
 
 MOST = 3  # components: places are in space
 ENOUGH = 2.5  # rollouts for each number of a model with as many components as there may be
@@ -96,7 +107,7 @@ def describe(phi: np.ndarray, slopes: int, x: np.ndarray, returns: np.ndarray) -
 
     found = []
     for K in range(1, min(MOST, size, int(len(x) / (FEWEST * numbers))) + 1):
-        if not curvatures[-K] > 0.0:
+        if not curvatures[-K] > RESOLUTION * curvatures[-1]:
             break
         first = _linear(coarse, directions[:, -K:], curvatures[-K:], phi.shape[1])
         found.append(_fit(A, losses, squares.floor, first, coefficients))
@@ -192,7 +203,8 @@ class Errors(NamedTuple):
 
     def inverse(self, J: np.ndarray, turns: np.ndarray | None = None) -> np.ndarray:
         """The covariance of the numbers, where that of the errors is 1; directions `turns` [T, ...] are held."""
-        normal = J.T @ J + self.ridge * np.eye(J.shape[1])
+        normal = J.T @ J
+        normal += (RIDGE * np.trace(normal) / len(normal) + SMALLEST) * np.eye(len(normal))
         if turns is not None:
             held = np.linalg.qr(turns.T)[0]
             normal += np.trace(normal) / len(normal) * held @ held.T
@@ -240,7 +252,9 @@ def optimum(model: DistanceModel, Q: np.ndarray, phi: np.ndarray) -> tuple[np.nd
     count, size = phi.shape[1], model.e.M.shape[1]
     prior, X = np.kron(Q, np.eye(size)), np.zeros((count, size))
     for _ in range(LOOKS):
-        weights = np.sqrt(count / (np.maximum(model.known(phi, phi @ X), SMALLEST) * len(phi)))
+        steepness = np.sum(model.e.slopes(phi, phi @ X) ** 2)
+        known = np.maximum(model.known(phi, phi @ X), NEAREST**2 * steepness / len(phi) + SMALLEST)
+        weights = np.sqrt(count / (known * len(phi)))
 
         def errors(A: np.ndarray, weights: np.ndarray = weights) -> tuple[np.ndarray, np.ndarray]:
             x = phi @ A.reshape(count, size)

@@ -20,6 +20,7 @@ FAR, TRIMS = 5.0, 10  # robust deviations from the model: what is farther off is
 CLEARLY = 0.25  # of the residuals' variance, at most, for squared losses to be modelled in place of returns
 LEAST_LOSS = 0.1  # share of an option's rollouts whose losses are taken for equally small
 LEVERAGE = 0.01  # share of a rollout's return that the others explain, at least
+NEAREST = 1e-3  # of the last width, that a look may leave
 NOISE_SHARE = 0.3  # of the noise, that the return changes by over the exploration at least
 ROUNDING, RESOLUTION = 1e-14, 1e-12  # of the returns, and of matrices
 

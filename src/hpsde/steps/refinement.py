@@ -24,6 +24,7 @@ from hpsde.steps.gaussian import LinearGaussian
 from hpsde.steps.local_models import (
     FAR,
     FEWEST,
+    NEAREST,
     NOISE_SHARE,
     RESOLUTION,
     Coefficients,
@@ -37,7 +38,6 @@ ROUNDS, NEARER = 10, 1e-3  # looks at most, as long as log |K| falls by so much
 SIGNIFICANT = 4.0  # standard errors that a curvature must have
 VANISHING = 0.25  # of the mean squared distance of the nearest rollouts, that is left at most where distances vanish
 WIDTH = 2.0  # of the exploration, in deviations of the optimum
-NEAREST = 1e-3  # of the last width, that a look may leave
 SMALL = 0.3  # deviations of the first rollouts: a wider option is not put on a bound
 NEAR, NARROWER = 2.0, 0.3  # deviations to a bound, and how much narrower an option is on it
 NARROWEST = 1e-7  # exploration, in deviations of the first rollouts
