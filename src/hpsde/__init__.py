@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from hpsde.steps.update import OptionUpdate
     from hpsde.steps.weights import Weights
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "CREPS",
