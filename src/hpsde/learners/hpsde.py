@@ -66,7 +66,7 @@ class HPSDE(Learner):
     array of samples [n, D], or a task. `ask` draws from it until `initial_rollouts` have been told that did
     not fail; from then on it draws from the policy learned so far. `expected_rollouts` is a hint: with it,
     functions are compiled once, not anew as the data grow. Settings can be given by name, as in
-    `HPSDE(1, 1, initial=..., update="rwr")`. docs/ask_tell.md shows it at work.
+    `HPSDE(1, 1, initial=..., update="rwr")`. The guide "Ask and tell" shows it at work.
     """
 
     STATE: ClassVar[tuple[str, ...]] = (*Learner.STATE, "_history", "_frame", "_state")
