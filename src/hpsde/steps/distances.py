@@ -156,6 +156,8 @@ def _fit(
     variance = _left_out(left, J, inverse)
     if not variance < (1.0 - CLEARLY / np.sqrt(len(left))) * errors.by_quadratic():
         return None
+    # What no quadratic describes does not average out as noise does.
+    inverse = inverse * max(1.0, len(left) / (K * P))
     blocks = np.einsum("kpkq->kpq", inverse[:-1, :-1].reshape(K, P, K, P)) / (scale[:, None] * scale[None])
     return DistanceModel(coefficients(numbers[:-1].reshape(K, P) / scale), variance, blocks)
 
