@@ -1,8 +1,9 @@
 """The arm over many seeds with the defaults: successes, postures on both sides of the pole, returns, seconds.
 
-    python benchmarks/reach.py [--seeds 20] [--first-seed 0] [--method hpsde-reps-gp] [--out FILE]
+    python benchmarks/reach.py [--seeds 20] [--first-seed 0] [--method hpsde-reps-gp] [--rollouts 4000] [--out FILE]
 
-Every run has 500 initial and 3500 further rollouts, and is judged by its greedy policy on the 125 evaluation goals:
+Every run has 500 initial and 3500 further rollouts, or as many as are asked for, and is judged by its greedy policy on
+the 125 evaluation goals:
 
   final_return                   after all rollouts
   success, strict_success        the share of goals that the flange is within 0.02 m (0.01 m) of, without contact and

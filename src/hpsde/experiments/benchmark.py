@@ -83,16 +83,17 @@ def main(benchmark: Benchmark, description: str, results: Path, arguments: Seque
     parser.add_argument("--first-seed", type=int, default=0, help="the lowest seed")
     parser.add_argument("--method", default=DEFAULT, choices=METHODS)
     parser.add_argument("--settings", type=json.loads, default={}, help="other than the method's, as JSON; needs --out")
+    parser.add_argument("--rollouts", type=int, help="in all, other than the task's; needs --out")
     parser.add_argument("--out", type=Path, help="the table of seeds")
     given = parser.parse_args(arguments)
-    if given.settings and given.out is None:
-        parser.error("results with other settings need an --out of their own")
+    if (given.settings or given.rollouts) and given.out is None:
+        parser.error("results with other settings or rollouts need an --out of their own")
     variant = Variant(given.method, given.method, given.settings)
     name = benchmark.task if given.method == DEFAULT else f"{benchmark.task}-{given.method}"
     lines: list[Line] = []
     for seed in range(given.first_seed, given.first_seed + given.seeds):
         begin = time.perf_counter()
-        rows = runner.execute(PlannedRun(benchmark.task, variant, seed, every=benchmark.every))
+        rows = runner.execute(PlannedRun(benchmark.task, variant, seed, given.rollouts, benchmark.every))
         if rows[-1]["status"] != runner.DONE:
             sys.exit(f"seed {seed} failed: {rows[-1]['error']}")
         lines.append({"seed": seed} | dict(benchmark.summarise(rows)))
