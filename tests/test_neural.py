@@ -1,5 +1,6 @@
 """Neural options: a small network in an option's mean, fitted where it predicts samples left out better."""
 
+import functools
 import json
 import subprocess
 import sys
@@ -34,10 +35,13 @@ def samples(count=240, noise=0.05, truth=bent, seed=0):
 
 def fitted(kind, s, xi, d, **given):
     """The option's policy, with a leading axis."""
-    arrays = [jnp.asarray(each) for each in (s, xi, d)]
-    fit_h = kind.fit if "start" not in given else lambda *some: kind.fit(*some, given["start"])
-    one = gaussian.fit(*arrays, ridge=None, variance_floor=1e-9, fit_h=fit_h)
+    one = compiled_fit(kind, *(jnp.asarray(each) for each in (s, xi, d)), **given)
     return jax.tree.map(lambda part: part[None], one)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def compiled_fit(kind, s, xi, d, start=None):
+    return gaussian.fit(s, xi, d, ridge=None, variance_floor=1e-9, fit_h=lambda *samples: kind.fit(*samples, start))
 
 
 def error_of(option, truth=bent):

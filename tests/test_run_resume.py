@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import hpsde
 import stored
+from remembered import remembered  # noqa: F401
 from hpsde.policy.hierarchical import HierarchicalPolicy
 from hpsde.runs import run as run_module
 from hpsde.runs.executors import InProcess
@@ -103,6 +104,7 @@ def test_sigkill_of_a_real_process(whole, tmp_path):
     code = """
 import os, signal, sys
 import stored
+from remembered import remembered  # noqa: F401
 def fatal(contexts, parameters, seeds):
     calls.extend(seeds.tolist())
     if len(calls) > 150:
