@@ -36,3 +36,12 @@ def room():
     """A process that runs many files compiles more programs than it has room for. Each file checks all shapes anew."""
     make_room()
     shape_checks.begin()
+
+
+@pytest.fixture(scope="module")
+def remembered():
+    """A file that asks for it computes no learning step twice (tests/remembered.py)."""
+    import remembered as memory
+
+    with memory.steps():
+        yield

@@ -1,14 +1,18 @@
 """Learning steps whose rollouts, state and settings are to the bit those of an earlier one are not computed again.
 
-For files of tests about what surrounds learning: runs, commands, pages. They learn the same small problem very often. A
-step that is given anything else is computed; what it finds is copied, so that no test sees what another did to it.
+For files of tests about what surrounds learning, as runs that are killed and opened again, with
+`pytestmark = pytest.mark.usefixtures("remembered")`. They learn the same small problem very often. A step that is given
+anything else is computed; what it finds is copied, so that no test sees what another did to it. That the same is found
+again is tested elsewhere (tests/test_contracts.py).
 """
 
 import copy
 import hashlib
 import io
 import pickle
+from contextlib import contextmanager
 
+import numpy as np
 import pytest
 
 from hpsde.learners import hpsde as learner_module
@@ -21,12 +25,18 @@ _known: dict = {}
 _classes: set = set()  # whose places in memory are in the names, so that no other comes there
 
 
-@pytest.fixture(scope="module", autouse=True)
-def remembered():
-    """To be imported by the file of tests whose steps are remembered."""
+@contextmanager
+def steps():
+    """Inside, learning steps are remembered."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(learner_module, "reestimate", _remembering)
         yield
+    forget()
+
+
+def forget():
+    """Everything is computed again."""
+    _known.clear()
 
 
 class _Pickler(pickle.Pickler):
@@ -44,7 +54,7 @@ def _remembering(key, data, spreads, candidates, log_behaviour, state, settings,
         return _reestimate(key, data, spreads, candidates, log_behaviour, state, settings, looks)
     if name in _known:
         asked, found, seen = _known[name]
-        if all(_same(log_behaviour(P), values) for P, values in asked):
+        if all(np.array_equal(log_behaviour(P), values, equal_nan=True) for P, values in asked):
             looks.update(copy.deepcopy(seen))
             return copy.deepcopy(found)
     asked = []
@@ -58,10 +68,6 @@ def _remembering(key, data, spreads, candidates, log_behaviour, state, settings,
     if len(_known) < MOST:
         _known[name] = asked, copy.deepcopy(found), copy.deepcopy(looks)
     return found
-
-
-def _same(one, other):
-    return one.shape == other.shape and one.tobytes() == other.tobytes()
 
 
 def _name(*given):

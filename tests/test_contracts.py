@@ -7,12 +7,15 @@ import pytest
 import scipy.stats
 
 import hpsde
+import remembered
 import small
 from hpsde.learning import iterate, measure
 from hpsde.methods import DEFAULT_METHOD, METHODS, make_learner
 from hpsde.settings import Settings, short_names
 from hpsde.steps.rollouts import INITIAL
 from hpsde.tasks import make_task, task_extras, task_names
+
+pytestmark = pytest.mark.usefixtures("remembered")
 
 EASY = "toy-double"  # what every method learns; every task is learned by the default one
 # Pictures have thousands of numbers: what learners make of the task behind them is what these tests can ask.
@@ -126,7 +129,9 @@ def test_the_learner_goes_on_after_the_policy_was_looked_at(learned):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_gives_the_same_bits_again(method):
-    one, other = learned_before(method, EASY), Learned(method, EASY)
+    one = learned_before(method, EASY)
+    remembered.forget()
+    other = Learned(method, EASY)
     np.testing.assert_array_equal(one.learner.rollouts.parameters, other.learner.rollouts.parameters)
     small.assert_same_bits(one.policy, other.policy)
 

@@ -16,6 +16,8 @@ from hpsde.runs.far_returns import far_returns, may_be_far
 from hpsde.runs.ledger import option_lives
 from hpsde.runs.run import Asked
 
+pytestmark = pytest.mark.usefixtures("remembered")
+
 WRONG = 1000.0
 
 

@@ -19,6 +19,8 @@ from hpsde.steps.network import SHAPES, Network
 from hpsde.steps.neural import Neural
 from patience import LONG
 
+pytestmark = pytest.mark.usefixtures("remembered")
+
 SMALL = Neural(width=16, depth=1)
 
 

@@ -27,6 +27,8 @@ from hpsde.runs.export import export
 from hpsde.runs.lock import RunLock
 from patience import LONG
 
+pytestmark = pytest.mark.usefixtures("remembered")
+
 CONTEXTS = small.draw_contexts(0, 6, 1)
 
 

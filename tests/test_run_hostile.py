@@ -21,6 +21,8 @@ from hpsde.runs.backup import check
 from hpsde.runs.config import read_config
 from hpsde.runs.state import _digest
 
+pytestmark = pytest.mark.usefixtures("remembered")
+
 QUIET = settings(derandomize=True, deadline=None, max_examples=60, database=None)
 NUMBERS = st.floats(-2.0, 2.0) | st.floats() | st.integers(-3, 12) | st.integers()
 ODD = st.none() | st.booleans() | st.text(max_size=8) | st.binary(max_size=8) | st.complex_numbers() | NUMBERS

@@ -18,13 +18,14 @@ from hypothesis import strategies as st
 
 import hpsde
 import stored
-from remembered import remembered  # noqa: F401
 from hpsde.policy.hierarchical import HierarchicalPolicy
 from hpsde.runs import run as run_module
 from hpsde.runs.executors import InProcess
 from hpsde.runs.signals import stopped_by_signals
 from hpsde.runs.store import Store
 from hpsde.steps import scouting
+
+pytestmark = pytest.mark.usefixtures("remembered")
 
 
 class KilledError(BaseException):
@@ -104,7 +105,6 @@ def test_sigkill_of_a_real_process(whole, tmp_path):
     code = """
 import os, signal, sys
 import stored
-from remembered import remembered  # noqa: F401
 def fatal(contexts, parameters, seeds):
     calls.extend(seeds.tolist())
     if len(calls) > 150:

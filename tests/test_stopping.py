@@ -9,6 +9,8 @@ from hpsde.learning import iterate
 from hpsde.steps import stopping
 from hpsde.tasks.task import task_from_function
 
+pytestmark = pytest.mark.usefixtures("remembered")
+
 
 def test_what_the_gate_gains_by_knowing_the_returns():
     rng = np.random.default_rng(3)
