@@ -117,6 +117,19 @@ def test_snippets_of_a_page_run_one_after_the_other(page, tmp_path):
     handmade.by_hand("gp").save(tmp_path / "policy.npz")  # some pages read one
     said = run_snippet("\n".join(SNIPPET.findall(page.read_text(encoding="utf-8"))), tmp_path)
     assert WORDS.get(page.stem, "") in said
+    if page.stem == "ask_tell":
+        assert_asked_and_told(said)
+        assert (tmp_path / "throw.npz").exists()
+
+
+def assert_asked_and_told(said):
+    """What the page on ask and tell prints is right."""
+    assert len(SNIPPET.findall((ROOT / "docs/ask_tell.md").read_text(encoding="utf-8"))) == 7
+    angle = float(re.search(r"angle for a target at 5 m: \[([\d.]+)\]", said).group(1))
+    assert abs(100.0 / 9.81 * np.sin(2.0 * np.radians(angle)) - 5.0) < 1.0
+    assert re.search(r"208 rollouts, \d+ failed", said)
+    point = np.array(re.search(r"one good point: \[(.*)\]", said).group(1).split(), dtype=float)
+    assert min(np.linalg.norm(point - good) for good in ([1.0, 0.0], [-1.0, 0.5])) < 0.3
 
 
 @pytest.fixture(scope="module")

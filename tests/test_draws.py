@@ -24,12 +24,15 @@ SIZES = (0, 1, 2, 3, 7, 50, 63, 64, 65, 97, 1000)
 @pytest.mark.parametrize("more", [(), (1,), (3,)])
 def test_numbers_are_those_of_jax(more):
     """Uniform ones to the bit; normal ones but for the rounding of the inverse error function."""
+
+    def theirs(keys):  # compiled at once
+        given = [{"key": key, "shape": (n, *more), "dtype": jnp.float64} for n, key in keys.items()]
+        return [(jax.random.uniform(**each), jax.random.normal(**each)) for each in given]
+
     with jax.enable_x64(True):
-        for n in SIZES:
-            key = jax.random.key(n)
-            uniform = jax.random.uniform(key, (n, *more), dtype=jnp.float64)
+        keys = {n: jax.random.key(n) for n in SIZES}
+        for (n, key), (uniform, normal) in zip(keys.items(), jax.jit(theirs)(keys), strict=True):
             np.testing.assert_array_equal(uniform_rows(key, n, *more), uniform)
-            normal = jax.random.normal(key, (n, *more), dtype=jnp.float64)
             np.testing.assert_allclose(normal_rows(key, n, *more), normal, rtol=1e-14, atol=1e-15)
 
 
@@ -67,9 +70,10 @@ def test_whoever_draws_gets_a_key_of_jax_unless_it_takes_numbers():
 
 def test_a_permutation_is_that_of_jax():
     with jax.enable_x64(True):
-        for n in (*SIZES, 1_700, 3_000):
-            key = jax.random.key(n)
-            np.testing.assert_array_equal(permutation(key, n), jax.random.permutation(key, n))
+        keys = {n: jax.random.key(n) for n in (*SIZES, 1_700, 3_000)}
+        theirs = jax.jit(lambda keys: [jax.random.permutation(key, n) for n, key in keys.items()])(keys)
+        for (n, key), expected in zip(keys.items(), theirs, strict=True):
+            np.testing.assert_array_equal(permutation(key, n), expected)
 
 
 def test_nothing_is_compiled():

@@ -5,11 +5,14 @@ import pytest
 import scipy.stats
 
 import hpsde
+import remembered
 import small
 from hpsde import AskTellError, InputError, UnknownNameError
 from hpsde.base.compilations import count_compilations
 from hpsde.steps.initial import kernel_log_density
 from hpsde.steps.rollouts import INITIAL
+
+pytestmark = pytest.mark.usefixtures("remembered")
 
 COLUMNS = ("contexts", "parameters", "returns", "failed", "option", "behaviour", "iteration")
 
@@ -317,6 +320,7 @@ def test_policy_is_learned_once_for_the_same_rollouts(learned):
 
 
 def test_same_seed_same_bits_other_seed_other_bits(learned):
+    remembered.forget()
     same, other = small.run(small.make()), small.run(small.make(seed=1))
     for name in COLUMNS:
         np.testing.assert_array_equal(getattr(same.rollouts, name), getattr(learned.rollouts, name))

@@ -1,9 +1,5 @@
 """One call for the impatient: functions and tasks, failures, budgets, and no bar where none is wanted."""
 
-import re
-from pathlib import Path
-
-import jax
 import numpy as np
 import pytest
 
@@ -13,6 +9,8 @@ from hpsde import AskTellError, InputError, UnknownNameError
 from hpsde.learning import batch_size, iterate, measure
 from hpsde.methods import make_learner
 from hpsde.tasks import make_task, task_from_function
+
+pytestmark = pytest.mark.usefixtures("remembered")
 
 # Sizes that are compiled for other tests, too.
 SMALL = {"rollouts": 192, "batch": 32, "progress": False, "max_options": 4}
@@ -273,22 +271,3 @@ def test_measures_of_a_task_are_averaged():
     assert measured["greedy_mean_return"] == pytest.approx(returns.mean())
     assert measured["greedy_median_return"] == pytest.approx(np.median(returns))
     assert (measured["coverage"], measured["surplus"]) == (None, None)
-
-
-def test_code_of_the_page_on_ask_and_tell_runs(tmp_path, monkeypatch, capsys):
-    """All of it in one go, with JAX's own settings, as a reader would run it."""
-    page = Path(__file__).parent.parent / "docs/ask_tell.md"
-    snippets = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(snippets) == 7
-    monkeypatch.chdir(tmp_path)
-    names = {}
-    with jax.enable_x64(False):
-        for snippet in snippets:
-            exec(snippet, names)
-    printed = capsys.readouterr().out
-    angle = float(re.search(r"angle for a target at 5 m: \[([\d.]+)\]", printed).group(1))
-    assert abs(100.0 / 9.81 * np.sin(2.0 * np.radians(angle)) - 5.0) < 1.0
-    assert re.search(r"208 rollouts, \d+ failed", printed)
-    point = np.array(re.search(r"one good point: \[(.*)\]", printed).group(1).split(), dtype=float)
-    assert min(np.linalg.norm(point - good) for good in ([1.0, 0.0], [-1.0, 0.5])) < 0.3
-    assert (tmp_path / "throw.npz").exists()

@@ -7,6 +7,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 import hpsde
+import remembered
 import small
 from hpsde import gp
 from hpsde.base.compilations import count_compilations
@@ -17,6 +18,8 @@ from hpsde.steps import discovery, scouting, surface
 from hpsde.steps.landscape import Landscape, View
 from hpsde.steps.rollouts import INITIAL
 from hpsde.steps.scouting import Scouts, choose, likeliest
+
+pytestmark = pytest.mark.usefixtures("remembered")
 
 LENGTH, SIGNAL, NOISE = 0.5, 1.0, 0.05
 HOLE, FIRST = 0.3, 64  # from where on no rollout has been, and how many there are at first
@@ -467,7 +470,9 @@ def test_where_the_initial_density_is_not_known_nor_is_that_of_scouts():
 
 
 def test_the_seed_decides_where_scouts_go():
-    one, same, other = (next(proposals(make(seed=seed))) for seed in (0, 0, 1))
+    one = next(proposals(make(seed=0)))
+    remembered.forget()
+    same, other = (next(proposals(make(seed=seed))) for seed in (0, 1))
     assert_array_equal(one.parameters, same.parameters)
     assert_array_equal(one.option, same.option)
     assert not np.array_equal(one.parameters[one.option == INITIAL], other.parameters[other.option == INITIAL])

@@ -12,6 +12,8 @@ import stored
 from hpsde import FileFormatError, InputError, UnknownNameError
 from hpsde.settings import short_names
 
+pytestmark = pytest.mark.usefixtures("remembered")
+
 PAGE = Path(__file__).parents[1] / "CONTRIBUTING.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 EXAMPLES = {  # setting: its family, the name of the example's class, and a setting of its own
