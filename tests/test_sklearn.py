@@ -281,9 +281,9 @@ def test_bound_rises_with_every_iteration(form):
 def test_order_of_weighted_samples_does_not_matter(form):
     x = clusters(12)
     random = np.random.default_rng(12)
-    weights, first = random.exponential(size=len(x)), random.dirichlet(np.ones(4), size=len(x))
+    weights, first = random.exponential(size=len(x)), random.dirichlet(np.ones(5), size=len(x))
     order = random.permutation(len(x))
-    model = WeightedBayesianGaussianMixture(4, max_iter=300, **form)
+    model = WeightedBayesianGaussianMixture(5, max_iter=300, **form)  # as many as elsewhere here
     straight = clone(model).set_params(init_params=first).fit(x, sample_weight=weights)
     mixed = clone(model).set_params(init_params=first[order]).fit(x[order], sample_weight=weights[order])
     assert_agree(straight, mixed, x)
