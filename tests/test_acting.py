@@ -221,7 +221,7 @@ print(json.dumps([answers, [name for name in ("jax", "jaxlib", "scipy") if name 
 def test_a_stored_policy_acts_without_jax_and_with_the_same_bits(tmp_path):
     names = [name for name in POLICIES if "custom" not in name]
     paths = [tmp_path / f"{number}.npz" for number in range(len(names))]
-    contexts = np.random.default_rng(8).normal(20.0, 4.0, (40, 2))
+    contexts = np.random.default_rng(8).normal(20.0, 4.0, (40, 3))
     expected = []
     for name, path in zip(names, paths, strict=True):
         policy = policy_of(name)

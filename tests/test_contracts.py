@@ -92,11 +92,12 @@ def test_the_density_is_that_of_the_chosen_option(learned):
     policy, context = learned.policy, learned.context
     option = policy.options[policy.choose(context)[0]]
     mean = option.mean(context[None])[0]
-    # In standard units: parameters that are nearly combinations of one another have a covariance that scipy refuses.
+    # In standard units and by its factor: scipy refuses the covariance of what is nearly a combination of other numbers.
     raw = policy.units.raw_differences(np.eye(learned.task.parameter_size))
     standard = np.linalg.inv(raw)
     covariance = standard.T @ option.covariance @ standard
-    normal = scipy.stats.multivariate_normal(cov=0.5 * (covariance + covariance.T))
+    factor = scipy.stats.Covariance.from_cholesky(np.linalg.cholesky(0.5 * (covariance + covariance.T)))
+    normal = scipy.stats.multivariate_normal(cov=factor)
     draws = normal.rvs(50, random_state=4).reshape(50, learned.task.parameter_size)
     density = normal.logpdf(draws) - np.linalg.slogdet(raw)[1]
     rounding = 1e-6 + 1e-16 * np.linalg.cond(option.covariance) * learned.task.parameter_size

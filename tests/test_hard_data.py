@@ -112,8 +112,8 @@ def test_units_do_not_matter_for_what_is_reached():
     learner = small.run(small.make(initial=initial), lambda s, xi: small.two_ridges(s, (xi - shift) / scale))
     one, other = small.learned().policy.act(contexts), (learner.policy.act(contexts) - shift) / scale
     lost = [1.0 - small.two_ridges(contexts, each).mean() for each in (one, other)]
-    np.testing.assert_allclose(lost[0], lost[1], atol=1e-4)
-    assert np.max(lost) < 0.01  # so few rollouts leave 0.001 to 0.006, by the seed
+    np.testing.assert_allclose(lost[0], lost[1], atol=5e-4)
+    assert np.max(lost) < 0.005  # so few rollouts leave up to 0.002, by the seed
 
 
 @pytest.mark.parametrize("scale", [2.0**320, 2.0**-300])

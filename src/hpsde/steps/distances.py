@@ -49,6 +49,7 @@ CONTEXTS, LOOKS = 128, 3  # that an optimum is sought in, about; how often, as w
 STEPS, CONVERGED, SETTLED = 30, 1e-3, 1e-12  # steps of a search at most; share of its last one, and for an optimum
 DAMPING, LESS, MORE, TRIES = 1e-3, 0.2, 5.0, 8  # of the first step; after a good one; after each of so many bad ones
 RIDGE, SMALLEST = 1e-12, 1e-300  # by how much normalised numbers count as errors; least size of anything
+ABSENT = 1e-100  # size of a term that does not vary
 
 
 class DistanceModel(NamedTuple):
@@ -143,7 +144,8 @@ def _fit(
     """The model of these losses [N] by terms [N, P], found from the numbers `first` [K, P], without rollouts that are
     far off it; None where a quadratic |e|^2 predicts those left out as well.
     """
-    scale = np.maximum(np.sqrt(np.mean(A**2, axis=0)), SMALLEST)
+    scale = np.sqrt(np.mean(A**2, axis=0))
+    scale = np.where(scale > ABSENT, scale, 1.0)
     errors = Errors(A / scale, losses, floor)
     numbers = errors.least(np.append((first * scale).ravel(), np.sqrt(FIRST_TOP * floor)))
     off = np.abs(errors(numbers)[0])
