@@ -92,7 +92,7 @@ def test_the_density_is_that_of_the_chosen_option(learned):
     policy, context = learned.policy, learned.context
     option = policy.options[policy.choose(context)[0]]
     mean = option.mean(context[None])[0]
-    # In standard units and by its factor: scipy refuses the covariance of what is nearly a combination of other numbers.
+    # In standard units and by its factor: scipy refuses the covariance of nearly dependent parameters.
     raw = policy.units.raw_differences(np.eye(learned.task.parameter_size))
     standard = np.linalg.inv(raw)
     covariance = standard.T @ option.covariance @ standard
