@@ -515,3 +515,36 @@ def test_a_climb_that_fails_is_not_asked_for_again():
     assert learner.rollouts.failed[130:].sum() > 0
     lost = learner.rollouts.parameters[learner.rollouts.failed]
     assert len(np.unique(lost, axis=0)) == len(lost)
+
+
+# ---------------------------------------------------------------- crests that bend
+
+
+def rosenbrock(x):
+    return -np.sum(100.0 * (x[:, 1:] - x[:, :-1] ** 2) ** 2 + (1.0 - x[:, :-1]) ** 2, axis=1)
+
+
+def two_arcs(x):
+    """Two crests along parts of circles, the one bent upwards and the other one downwards."""
+
+    def crest(centre, side):
+        away = x - centre
+        angle = np.arctan2(side * away[:, 1], away[:, 0]) - np.pi / 2.0
+        angle = (angle + np.pi) % (2.0 * np.pi) - np.pi
+        return np.exp(-0.5 * ((np.hypot(*away.T) - 1.0) / 0.12) ** 2 - 0.5 * (angle / 0.8) ** 2)
+
+    return np.maximum(crest([-0.5, -0.3], 1.0), crest([0.5, 0.3], -1.0))
+
+
+@pytest.mark.parametrize(
+    ("function", "initial", "tops"),
+    [
+        (rosenbrock, hpsde.Uniform([-2.0, -1.0], [2.0, 3.0]), [[1.0, 1.0]]),
+        (two_arcs, hpsde.Uniform([-2.0, -2.0], [2.0, 2.0]), [[-0.5, 0.7], [0.5, -0.7]]),
+    ],
+    ids=["one", "two"],
+)
+def test_a_crest_that_bends_is_one_solution(function, initial, tops):
+    policy = hpsde.learn(function, initial=initial, batched=True, rollouts=300, seed=3, progress=False)
+    means = policy.option_means()[:, 0]
+    assert_allclose(means[np.argsort(means[:, 0])], tops, atol=1e-3)

@@ -24,6 +24,7 @@ from hpsde.steps.climbing import (
     Ground,
     Local,
     find_hills,
+    lead_to,
     repeats,
     spacing_of,
     spread,
@@ -410,6 +411,35 @@ def test_two_tops_are_two_where_a_rollout_between_is_lower_and_one_where_it_is_n
     assert states(two_tops([(place, 0.75)]), depth=0.2)[1].state == JOINED
     # One deep rollout is enough, whatever else lies between.
     assert states(two_tops([(place, 0.95), ([0.1, 0.0], 0.7)]))[1].state == KNOWN
+
+
+ROUND = np.linspace(np.pi, 0.0, 17)[1:-1]  # from the one top to the other one along half a circle
+
+
+def round_the_middle(returns, angles=ROUND):
+    """Rollouts with these returns on that way, and a deep one half-way between the tops."""
+    returns = np.broadcast_to(returns, len(angles))
+    way = [([np.cos(angle), np.sin(angle)], value) for angle, value in zip(angles, returns, strict=True)]
+    return two_tops([([0.0, 0.0], -5.0), *way])
+
+
+def test_two_tops_are_one_where_rollouts_lead_round_the_valley_between_them():
+    assert states(round_the_middle(0.88))[1].state == JOINED
+    assert states(round_the_middle(0.75))[1].state == KNOWN  # they are lower
+    assert states(round_the_middle(0.75), depth=0.2)[1].state == JOINED
+    one_is_low = np.where(np.arange(len(ROUND)) == 7, 0.5, 0.88)
+    assert states(round_the_middle(one_is_low))[1].state == KNOWN
+    there = np.abs(ROUND - np.pi / 2.0) > 0.3  # a gap wider than rollouts lie apart
+    assert states(round_the_middle(0.88, ROUND[there]))[1].state == KNOWN
+
+
+def test_a_valley_between_two_rollouts_of_a_way_is_denied_by_the_model_about_it():
+    ground = round_the_middle(0.88)
+    assert lead_to(ground, 8, 0, 0.1)
+    angle = ROUND[7:9].mean()
+    deep = np.array([[np.cos(angle), np.sin(angle)]]) * np.array([[0.97], [1.0], [1.03]])
+    cut = ground._replace(x=np.concatenate([ground.x, deep]), y=np.concatenate([ground.y, np.full(3, -5.0)]))
+    assert not lead_to(cut, 8, 0, 0.1)
 
 
 def beside_a_top(height):

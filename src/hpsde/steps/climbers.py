@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hpsde.steps import climbing, discovery, gaussian, latent, valleys
-from hpsde.steps.climbing import KNOWN, UNSURE, Seen
+from hpsde.steps.climbing import KNOWN, NEIGHBOURS, UNSURE, Ground, Seen
 from hpsde.steps.gaussian import LinearGaussian
 from hpsde.steps.latent import Latent
 from hpsde.steps.refinement import NARROWEST
@@ -27,7 +27,8 @@ class Climbs(NamedTuple):
     rows [H]: of the hills' highest rollouts; known [H]: whether valleys to the other hills are measured; widths [H]:
     how far from the highest rollouts the tops may be; close [H]: how near to them no more is lost than a rollout is
     worth. places [n, D]: parameters of the next rollouts; summits [n]: rows of the highest rollouts of their hills.
-    least: return that a solution must have; NaN: hills are not climbed yet.
+    least: return that a solution must have; NaN: hills are not climbed yet. ground: what was climbed; depth: of a
+    valley, in units of the returns.
     """
 
     rows: np.ndarray
@@ -37,6 +38,8 @@ class Climbs(NamedTuple):
     places: np.ndarray
     summits: np.ndarray
     least: float
+    ground: Ground | None = None
+    depth: float = 0.0
 
 
 def survey(data: Data, temperature: float, looks: dict[bytes, Seen]) -> Climbs | None:
@@ -60,7 +63,8 @@ def survey(data: Data, temperature: float, looks: dict[bytes, Seen]) -> Climbs |
         return Climbs(nothing, nothing > 0, np.zeros(0), np.zeros(0), x[again], usable[again], np.nan)
     best = float(y.max())
     least = best - float(discovery.tolerance(np.array([best]), temperature, ground.typical)[0])
-    hills = climbing.find_hills(ground, least, valleys.DEPTH * temperature, MOST)
+    depth = valleys.DEPTH * temperature
+    hills = climbing.find_hills(ground, least, depth, MOST)
     tops = [each for each in hills if each.state in (KNOWN, UNSURE) and y[each.row] >= least]
     # What makes sure of tops that are nearly reached comes last.
     going = sorted((each for each in hills if each.next is not None), key=lambda each: each.width <= each.close)
@@ -72,6 +76,8 @@ def survey(data: Data, temperature: float, looks: dict[bytes, Seen]) -> Climbs |
         places=np.array([each.next for each in going]).reshape(-1, size),
         summits=usable[[each.row for each in going]],
         least=least,
+        ground=ground,
+        depth=depth,
     )
 
 
@@ -90,7 +96,8 @@ def hold(found: Latent, data: Data, climbs: Climbs, before: np.ndarray | None, m
     """The options with one for every known hill, as far as there are slots.
 
     before [O], means [O, D]: the options there were. One that stands on a hill is not lost while the hill is there; one
-    whose best rollout is beside a top that another option holds has no hill of its own, and goes.
+    whose best rollout is beside a top that another option holds, or from whose best rollout others lead to that top
+    without a valley, has no hill of its own, and goes.
     """
     if not climbs.known.any():
         return found
@@ -109,13 +116,24 @@ def hold(found: Latent, data: Data, climbs: Climbs, before: np.ndarray | None, m
             # A slot that nobody had comes before one that has just become free.
             slot = int(min(free, key=lambda o: (not (old[o] and near[o] < NEAR), bool(old[o]))))
             new[slot], taken[slot], kept[slot] = top, True, True
-    best, tops = data.parameters[best_rollouts(found, data)], data.parameters[climbs.rows]
-    near_top = np.linalg.norm(best[:, None] - tops, axis=2).min(axis=1) < NEAR
-    kept &= taken | ~near_top
+    best, tops = best_rollouts(found, data), data.parameters[climbs.rows]
+    distance = np.linalg.norm(data.parameters[best][:, None] - tops, axis=2)
+    for o in np.flatnonzero(kept & ~taken):
+        kept[o] = distance[o].min() >= NEAR and not _leads_to_one(data, climbs, int(best[o]), distance[o])
     if found.found is None:
         return nearest(data, kept, new)
     changed = discovery.with_points(found.found, new)._replace(kept=kept, died=found.found.died & ~kept)
     return latent.as_found(data, changed)._replace(new=found.new)
+
+
+def _leads_to_one(data: Data, climbs: Climbs, best: int, distance: np.ndarray) -> bool:
+    """Whether rollouts lead from an option's best one to one of the known tops next to it, at these distances [H]."""
+    ground = climbs.ground
+    if ground is None:
+        return False
+    own, *tops = np.searchsorted(np.flatnonzero(data.mask), [best, *climbs.rows]).tolist()
+    nearest = [tops[top] for top in np.argsort(distance, kind="stable") if climbs.known[top]][:NEIGHBOURS]
+    return any(ground.y[top] >= ground.y[own] and climbing.lead_to(ground, own, top, climbs.depth) for top in nearest)
 
 
 def nearest(data: Data, kept: np.ndarray, points: dict[int, np.ndarray]) -> Latent:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpsde.base.later import Later
+from hpsde.steps import ways
 
 optimize = Later("scipy.optimize")
 spatial = Later("scipy.spatial")
@@ -370,8 +371,8 @@ def _apart_from(ground: Ground, place: np.ndarray, known: np.ndarray, reach: flo
 
 
 def _apart(ground: Ground, hill: Hill, higher: list[Hill], depth: float) -> Hill:
-    """A known hill beside the higher ones next to it: one that has no valley to one of them is joined to it, and where
-    no rollout tells, one half-way between the two will.
+    """A known hill beside the higher ones next to it: one that has no valley to one of them, or from which rollouts
+    lead round it, is joined to it; and where no rollout tells, one half-way between the two will.
     """
     others = [each.row for each in higher if each.state == KNOWN]
     place, height = ground.x[hill.row], float(ground.y[hill.row])
@@ -385,6 +386,21 @@ def _apart(ground: Ground, hill: Hill, higher: list[Hill], depth: float) -> Hill
         between = (share > MIDDLE[0]) & (share < MIDDLE[1]) & (aside < NARROW)
         if not between.any():
             return hill._replace(state=UNSURE, next=place + 0.5 * way)
-        if ground.y[between].min() > height - depth:
+        if ground.y[between].min() > height - depth or lead_to(ground, hill.row, others[other], depth):
             return Hill(hill.row, JOINED)
     return hill
+
+
+def lead_to(ground: Ground, row: int, other: int, depth: float) -> bool:
+    """Whether rollouts lead from one to a higher one and none of them, nor a place between two of them by the model
+    about it, is lower than the first by `depth`.
+    """
+    tree, least = spatial.KDTree(ground.x), float(ground.y[row]) - depth
+    rows = np.flatnonzero(ground.y >= least)
+
+    def is_high(place: np.ndarray) -> bool:
+        _, near, unit = _nearest(tree, place)
+        return _predicted(ground.x[near], ground.y[near], place, unit)[0] >= least
+
+    start, end = np.searchsorted(rows, [row, other])
+    return ways.leads(ground.x[rows], int(start), int(end), ground.spacing, is_high)
