@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 
+import hpsde
 import small
 from hpsde.policy.doubts import Signs, find_doubts
 
@@ -30,7 +31,7 @@ def test_good_signs_raise_no_doubt():
 
 def test_what_is_not_known_raises_no_doubt():
     nothing = float("nan")
-    names = ("unexplored", "expected", "best_first", "width", "outside")
+    names = ("unexplored", "expected", "best_first", "width", "outside", "beaten")
     unknown = GOOD._replace(**dict.fromkeys(names, nothing))
     assert find_doubts(unknown) == ()
 
@@ -48,6 +49,7 @@ def test_what_is_not_known_raises_no_doubt():
         ("unheld", {"maxima": 5}, "5"),
         ("unsettled", {"settled": 1}, "1"),
         ("bound", {"outside": 0.44}, "44 %"),
+        ("beaten", {"beaten": 0.13}, "13 %"),
     ],
 )
 def test_each_sign_raises_its_own_doubt_with_its_number_and_what_to_do(kind, changes, number):
@@ -94,3 +96,15 @@ def test_a_level_that_depends_on_the_context_alone_is_no_reason_to_doubt(slope):
 def test_returns_that_depend_on_the_context_alone_leave_a_doubt():
     learner = small.run(small.make(), returns=lambda contexts, parameters: 5.0 * contexts[:, 0])
     assert "unexplained" in [doubt.kind for doubt in learner.policy.doubts]
+
+
+@pytest.mark.parametrize(("features", "doubted"), [("linear", True), ("squared-exponential", False)])
+def test_options_that_are_too_stiff_for_their_solution_are_doubted(features, doubted):
+    def wave(context, parameters):
+        return np.exp(-0.5 * ((parameters[:, 0] - np.sin(3.0 * context[:, 0])) / 0.15) ** 2)
+
+    ranges = {"contexts": hpsde.Uniform(-2.0, 2.0), "initial": hpsde.Uniform(-1.5, 1.5)}
+    policy = hpsde.learn(
+        wave, **ranges, batched=True, rollouts=400, max_options=1, features=features, seed=1, progress=False
+    )
+    assert ("beaten" in [doubt.kind for doubt in policy.doubts]) == doubted

@@ -111,7 +111,7 @@ def test_every_public_name_is_in_the_reference():
 def test_every_doubt_is_explained():
     worst = Signs(
         explained=0.0, unexplored=1.0, expected=0.0, best_first=1.0, width=9.0, options=1, maxima=2, settled=0,
-        outside=1.0, directions=30, first=10, climbing=2,
+        outside=1.0, directions=30, first=10, climbing=2, beaten=0.5,
     )  # fmt: skip
     kinds = [doubt.kind for doubt in find_doubts(worst)]
     table = (DOCS / "is_my_result_right.md").read_text(encoding="utf-8").split("| kind |")[1].split("\n\n")[0]

@@ -329,6 +329,7 @@ class HPSDE(Learner):
             outside=float("nan") if self.bounds_are_given else share_outside(data),
             directions=step.directions,
             first=int(np.sum(data.mask & data.initial)),
+            beaten=step.beaten,
         )
         return find_doubts(signs)
 

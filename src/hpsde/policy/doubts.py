@@ -34,7 +34,8 @@ class Signs(NamedTuple):
     lengths. options, maxima: how many options there are, and how many solutions the model shows. settled: learning
     steps since that number last changed. outside: share of the newest rollouts that lie against or beyond the bounds of
     a uniform initial policy. directions: of the parameters, that matter. first: how many first rollouts there are.
-    climbing: regions that climb still, where options are sought by them.
+    climbing: regions that climb still, where options are sought by them. beaten: share of the contexts in which a
+    rollout was better than every option is.
     """
 
     explained: float
@@ -49,6 +50,7 @@ class Signs(NamedTuple):
     directions: int
     first: int
     climbing: int = 0
+    beaten: float = float("nan")
 
 
 def signs_of_regions(options: int, tops: int, settled: int, climbing: int) -> Signs:
@@ -63,6 +65,7 @@ WIDTH = 2.5
 SETTLED = 3
 OUTSIDE = 0.2
 TRIED = 0.05
+BEATEN = 0.05
 
 
 def find_doubts(signs: Signs) -> tuple[Doubt, ...]:
@@ -107,6 +110,14 @@ def _of_the_options(signs: Signs) -> Iterator[Doubt]:
             float(signs.expected),
             f"The policy is sure of a return of {signs.expected:.4g}, and a tenth of the first rollouts had more than "
             f"{signs.best_first:.4g}: nothing has been gained yet. More rollouts, or more initial ones.",
+        )
+    if signs.beaten > BEATEN:
+        yield Doubt(
+            "beaten",
+            float(signs.beaten),
+            f"In {100 * signs.beaten:.0f} % of the contexts a rollout was much better than any option is: an option "
+            "does not follow its solution there, or a solution has no option. More rollouts; if it stays, other "
+            "features, such as features='squared-exponential'.",
         )
     if signs.width > WIDTH:
         yield Doubt(

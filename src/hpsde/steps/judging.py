@@ -7,12 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpsde import gp
+from hpsde.steps import gaussian
 from hpsde.steps.configuration import WeighingSettings
 from hpsde.steps.gaussian import LinearGaussian
 from hpsde.steps.landscape import Landscape, axes_of
 from hpsde.steps.latent import Latent
 from hpsde.steps.numbering import Numbers
 from hpsde.steps.residuals import explained as explained_by
+from hpsde.steps.return_model import predict
 from hpsde.steps.rollouts import NEWEST, Data
 from hpsde.steps.scouting import NARROW
 from hpsde.steps.state import State
@@ -25,6 +27,8 @@ BEST = 0.9  # its return should come up to this quantile of theirs,
 GAINED = 0.9  # or at least so much of the way there from their median
 MATTERS = 0.2  # kernel lengths that the first rollouts spread along a direction that matters
 AGAINST = 0.005  # of the range: so near a bound is against it
+PARTS, COMPARED = 32, 16  # of the contexts; of the rollouts in each part, the best, that options are compared with
+BEATEN = 0.25  # of how far the best rollout is above the middle first one, by which one is better than the options
 
 
 @dataclass(frozen=True)
@@ -33,8 +37,8 @@ class StepInfo:
 
     explained: R^2 of the first rollouts, each predicted from all others. unexplored: share of the variance that is left
     between the first rollouts. maxima: solutions that the model shows. width: of the widest option, in kernel lengths.
-    directions: see `directions_that_matter`. best_first: see `best_of_first`. outliers: rollouts whose returns are not
-    believed. quiet: rollouts since all options are narrow and none was born or died.
+    directions: see `directions_that_matter`. best_first: see `best_of_first`. beaten: see `share_beaten`. outliers:
+    rollouts whose returns are not believed. quiet: rollouts since all options are narrow and none was born or died.
     climbing: regions that climb still, where options are sought by them.
     """
 
@@ -52,6 +56,7 @@ class StepInfo:
     unexplored: float = float("nan")
     directions: int = 0
     best_first: float = float("nan")
+    beaten: float = float("nan")
     outliers: int = 0
     quiet: int = 0
     climbing: int = 0
@@ -87,6 +92,7 @@ def judge(
         unexplored=float("nan") if found.found is None else found.found.unexplored,
         directions=directions_that_matter(data, landscape),
         best_first=best_of_first(data, seen),
+        beaten=share_beaten(data, seen, found, policies, surface),
         outliers=data.rollouts - int(data.mask.sum()),
         quiet=state.quiet + data.rollouts - len(state.distrusted) if still else 0,
     )
@@ -119,6 +125,27 @@ def best_of_first(data: Data, seen: Data) -> float:
     typical, best = np.median(data.advantages[first]), np.quantile(seen.advantages[first], BEST)
     level = np.mean(np.broadcast_to(data.level, first.shape)[judged(data)])
     return float(level + typical + GAINED * (best - typical))
+
+
+def share_beaten(data: Data, seen: Data, found: Latent, policies: LinearGaussian, surface: Surface | None) -> float:
+    """The share of PARTS of the contexts in which a rollout, one of the COMPARED best ones there, is better than every
+    option is in the same context, by the model of the return: an option does not follow its solution there, or a
+    solution has no option.
+    """
+    rows, first = np.flatnonzero(data.mask), data.mask & data.initial
+    if surface is None or surface.binary or not data.contexts.shape[1] or not first.any():
+        return float("nan")
+    contexts, modelled = data.contexts[rows], seen.advantages[rows]
+    scale = float(modelled.max() - np.median(data.advantages[first]))
+    middles = contexts[gp.spread_subset(len(rows), PARTS)]
+    part = np.argmin(np.sum((contexts[:, None] - middles[None]) ** 2, axis=2), axis=1)
+    order = np.lexsort((-modelled, part))
+    begins = np.searchsorted(part[order], part[order])
+    best = order[np.arange(len(order)) - begins < COMPARED]
+    means = gaussian.means(policies, data.features[rows[best]])[found.kept]
+    scores = np.max([predict(surface, each, contexts[best]) for each in means], axis=0)
+    better = modelled[best] - surface.warp.inverse(scores) > BEATEN * scale
+    return float(len(np.unique(part[best[better]])) / len(np.unique(part)))
 
 
 def directions_that_matter(data: Data, landscape: Landscape | None) -> int:
