@@ -90,7 +90,7 @@ def reestimate(
     gate = train_gate(data, weighted, surface, settings)
     mean_returns = weighted @ np.where(data.mask, data.returns, 0.0) / np.maximum(weighted.sum(axis=1), 1e-300)
     estimate = Estimate(policies, found.kept, gate, mean_returns, numbers.of_slots, features, shown)
-    info = judge(data, seen, importance, found, policies, numbers, landscape, surface, state, settings)
+    info = judge(data, seen, importance, found, policies, numbers, landscape, shown, surface, state, settings)
     after = remember(data, importance, found, policies, numbers, climbs, landscape, surface, info, state, settings)
     return estimate, after, info
 

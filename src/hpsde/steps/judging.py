@@ -7,14 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpsde import gp
-from hpsde.steps import gaussian
+from hpsde.steps import gaussian, valleys
 from hpsde.steps.configuration import WeighingSettings
 from hpsde.steps.gaussian import LinearGaussian
-from hpsde.steps.landscape import Landscape, axes_of
-from hpsde.steps.latent import Latent
+from hpsde.steps.landscape import Landscape, axes_of, scores_of
+from hpsde.steps.latent import Latent, Shown
 from hpsde.steps.numbering import Numbers
 from hpsde.steps.residuals import explained as explained_by
-from hpsde.steps.return_model import predict
 from hpsde.steps.rollouts import NEWEST, Data
 from hpsde.steps.scouting import NARROW
 from hpsde.steps.state import State
@@ -70,6 +69,7 @@ def judge(
     policies: LinearGaussian,
     numbers: Numbers,
     landscape: Landscape | None,
+    shown: Shown | None,
     surface: Surface | None,
     state: State,
     settings: WeighingSettings,
@@ -92,7 +92,7 @@ def judge(
         unexplored=float("nan") if found.found is None else found.found.unexplored,
         directions=directions_that_matter(data, landscape),
         best_first=best_of_first(data, seen),
-        beaten=share_beaten(data, seen, found, policies, surface),
+        beaten=share_beaten(data, seen, found, policies, landscape, shown),
         outliers=data.rollouts - int(data.mask.sum()),
         quiet=state.quiet + data.rollouts - len(state.distrusted) if still else 0,
     )
@@ -127,24 +127,27 @@ def best_of_first(data: Data, seen: Data) -> float:
     return float(level + typical + GAINED * (best - typical))
 
 
-def share_beaten(data: Data, seen: Data, found: Latent, policies: LinearGaussian, surface: Surface | None) -> float:
+def share_beaten(
+    data: Data, seen: Data, found: Latent, policies: LinearGaussian, landscape: Landscape | None, shown: Shown | None
+) -> float:
     """The share of PARTS of the contexts in which a rollout, one of the COMPARED best ones there, is better than every
-    option is in the same context, by the model of the return: an option does not follow its solution there, or a
-    solution has no option.
+    option is in the same context, in the landscape: an option does not follow its solution there, or a solution has no
+    option.
     """
     rows, first = np.flatnonzero(data.mask), data.mask & data.initial
-    if surface is None or surface.binary or not data.contexts.shape[1] or not first.any():
+    if landscape is None or shown is None or landscape.binary or not data.contexts.shape[1] or not first.any():
         return float("nan")
-    contexts, modelled = data.contexts[rows], seen.advantages[rows]
-    scale = float(modelled.max() - np.median(data.advantages[first]))
+    contexts = data.contexts[rows]
     middles = contexts[gp.spread_subset(len(rows), PARTS)]
     part = np.argmin(np.sum((contexts[:, None] - middles[None]) ** 2, axis=2), axis=1)
-    order = np.lexsort((-modelled, part))
+    order = np.lexsort((-seen.advantages[rows], part))
     begins = np.searchsorted(part[order], part[order])
     best = order[np.arange(len(order)) - begins < COMPARED]
     means = gaussian.means(policies, data.features[rows[best]])[found.kept]
-    scores = np.max([predict(surface, each, contexts[best]) for each in means], axis=0)
-    better = modelled[best] - surface.warp.inverse(scores) > BEATEN * scale
+    curves = np.concatenate([means, data.parameters[rows[best]][None]]) @ landscape.view.V
+    heights = valleys.heights(shown.model, curves, contexts[best])
+    scale = heights[-1].max() - np.median(scores_of(landscape, data.advantages[first]))
+    better = heights[-1] - heights[:-1].max(axis=0) > BEATEN * scale
     return float(len(np.unique(part[best[better]])) / len(np.unique(part)))
 
 
