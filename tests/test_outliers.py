@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+import hpsde
 from hpsde import gp
 from hpsde.settings import Settings
 from hpsde.steps import outliers
@@ -74,8 +75,10 @@ def test_a_process_that_knows_no_better_suspects_nothing():
 def test_too_many_are_none():
     y = np.zeros(60)
     y[::4] = 5.0
-    assert np.mean(y > 0.0) > outliers.MOST
-    assert not suspects(condition(y), y).any()
+    many = y > 0.0
+    assert np.mean(many) > outliers.MOST
+    assert outliers.are_too_many(many, np.ones(60, dtype=bool))
+    assert not outliers.are_too_many(many & (np.arange(60) < 24), np.ones(60, dtype=bool))
 
 
 # ---------------------------------------------------------------- in the return function
@@ -149,3 +152,27 @@ def test_units_of_the_returns_do_not_matter():
     for scale, shift in ((1.0, 0.0), (1e6, -1e7), (1e-3, 5.0)):
         _, trusted = believed(make_data(contexts, parameters, scale * returns + shift))
         assert_array_equal(np.flatnonzero(~trusted), [4, 90, 91, 150])
+
+
+@pytest.mark.parametrize(("before", "believed_all"), [(14, False), (17, True)])
+def test_more_than_faults_can_be_are_believed_all(before, believed_all):
+    """A peak that no first rollout was on: each new one there looks like a fault, and together they are none."""
+    x, xi, rng = make_rollouts()
+    y, far = smooth(x, xi, rng), rng.permutation(N)[: before + 4]
+    y[far] = 9.0
+    distrusted = np.isin(np.arange(N), far[:before])
+    _, mask = believed(make_data(x, xi, y), distrusted)
+    assert_array_equal(~mask, np.zeros(N, dtype=bool) if believed_all else np.isin(np.arange(N), far))
+
+
+def test_a_narrow_peak_seen_late_is_found():
+    """Of 20 first rollouts one is at the foot of the highest bump."""
+
+    def bumps(x):
+        squares = [np.sum((x - np.array(centre)) ** 2, axis=1) for centre in ((-0.5, -0.4), (0.5, 0.5))]
+        return np.exp(-0.5 * np.min(squares, axis=0) / 0.25**2)
+
+    initial = hpsde.Uniform([-1.0, -1.0], [1.0, 1.0])
+    policy = hpsde.learn(bumps, initial=initial, batched=True, rollouts=60, seed=2, progress=False)
+    means = policy.option_means()[:, 0]
+    np.testing.assert_allclose(means[np.argsort(means[:, 0])], [[-0.5, -0.4], [0.5, 0.5]], atol=1e-3)

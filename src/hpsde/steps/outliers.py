@@ -8,6 +8,9 @@ raised by the warp, and do no harm.
 A process can be better by GAIN without some rollouts only if these are what it takes for noise: to halve the noise
 variance is worth log(2) / 2 nats for each of the others. Suspects with less than SHARE of all squared residuals, in
 units of their variance, are therefore not worth another fit.
+
+Faults are rare. A narrow peak that a few first rollouts have missed looks like one, until rollouts gather there: once
+more than a share MOST of all rollouts would be distrusted, all are believed.
 """
 
 from __future__ import annotations
@@ -30,7 +33,12 @@ def suspects(beta: np.ndarray, precision: np.ndarray, scores: np.ndarray) -> np.
     far = residual > FAR
     others = scores[~far]
     none = np.zeros(len(scores), dtype=bool)
-    if not far.any() or not len(others) or far.sum() > MOST * len(scores):
+    if not far.any() or not len(others):
         return none
     far &= scores > others.max()
     return far if np.sum(residual[far] ** 2) > SHARE * np.sum(residual**2) else none
+
+
+def are_too_many(distrusted: np.ndarray, every: np.ndarray) -> bool:
+    """Whether so many of the rollouts [N] are distrusted that they are no faults."""
+    return bool(np.sum(distrusted) > MOST * np.sum(every))

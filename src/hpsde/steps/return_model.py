@@ -39,10 +39,13 @@ def approximate_return(
     """
     if not surface.is_needed(settings):
         return None, data
+    every = data
     data = data._replace(mask=data.mask & ~pad_rows(distrusted, len(data.mask)))
     found = _fit(key, data, spreads, start, settings)
     while settings.return_model.warp == "clip" and (bad := _suspects(found, data)).any():
         fewer = data._replace(mask=data.mask & ~bad)
+        if outliers.are_too_many(every.mask & ~fewer.mask, every.mask):
+            return (found if data is every else _fit(key, every, spreads, start, settings)), every
         again = _fit(key, fewer, spreads, start, settings)
         if residuals.evidence(again) - residuals.evidence(found) < outliers.GAIN:
             break
