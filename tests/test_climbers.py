@@ -78,6 +78,22 @@ def test_returns_that_are_the_same_are_climbed_and_noisy_ones_are_not():
         assert (survey(data_of(x, y, first=first), TEMPERATURE, {}) is not None) == climbed
 
 
+def test_what_is_not_believed_is_done_once_more():
+    data = data_of(*(lambda x: (x, bumps(x)))(repeated(bumps, cloud())[0]), first=200)
+    mask = data.mask.copy()
+    mask[[7, 30]] = False
+    once = survey(data._replace(mask=mask), TEMPERATURE, {})
+    assert_array_equal(once.places[:2], data.parameters[[7, 30]])
+    assert_array_equal(once.summits[:2], [7, 30])
+    away = np.linalg.norm(once.places[2:, None] - once.places[None, :2], axis=2)
+    assert away.min() > 0.0  # and by no climb besides
+    parameters = data.parameters.copy()
+    parameters[30] = parameters[31]  # has been
+    once = survey(data._replace(mask=mask, parameters=parameters), TEMPERATURE, {})
+    assert_array_equal(once.places[0], data.parameters[7])
+    assert not np.any(np.all(once.places == parameters[30], axis=1))
+
+
 def test_with_contexts_or_too_few_rollouts_there_are_no_climbs():
     x = cloud()
     assert survey(data_of(x, bumps(x), contexts=1), TEMPERATURE, {}) is None
@@ -122,7 +138,8 @@ def test_padding_and_rollouts_that_are_not_believed_do_not_count(surveyed):
     other = survey(data._replace(mask=mask), TEMPERATURE, {})
     assert row not in other.rows
     assert np.all(mask[other.rows])
-    assert np.all(mask[other.summits])
+    assert other.summits[0] == row  # which is done once more
+    assert np.all(mask[other.summits[1:]])
     assert_array_equal(
         survey(data._replace(returns=np.where(data.mask, data.returns, -1e3)), TEMPERATURE, {}).rows, found.rows
     )

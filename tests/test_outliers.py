@@ -165,6 +165,42 @@ def test_more_than_faults_can_be_are_believed_all(before, believed_all):
     assert_array_equal(~mask, np.zeros(N, dtype=bool) if believed_all else np.isin(np.arange(N), far))
 
 
+def test_what_was_repeated_with_the_same_return_is_believed():
+    x, xi, rng = make_rollouts()
+    y = smooth(x, xi, rng)
+    y[[5, 60]] = 9.0, 12.0
+    _, mask = believed(make_data(x, xi, y))
+    assert_array_equal(np.flatnonzero(~mask), [5, 60])
+    x[150], xi[150], y[150] = x[5], xi[5], y[5]  # once more, and the same
+    x[151], xi[151], y[151] = x[60], xi[60], 0.3  # once more, and another return
+    _, mask = believed(make_data(x, xi, y), ~mask)
+    assert_array_equal(np.flatnonzero(~mask), [60])
+
+
+def test_which_are_confirmed_and_which_are_alone():
+    points = np.array([[0.0, 1.0], [2.0, 1.0], [0.0, 1.0 + 1e-12], [2.0, 1.0], [3.0, 1.0], [0.0, 1.0]])
+    returns, usable = np.array([5.0, 1.0, 5.0, 2.0, 7.0, 6.0]), np.array([True, True, True, True, True, False])
+    assert_array_equal(outliers.confirmed(points, returns, usable), [True, False, True, False, False, False])
+    assert_array_equal(np.flatnonzero(outliers.alone(points, np.ones(6, dtype=bool))), [4])
+    assert not outliers.alone(points, np.arange(6) < 4).any()
+    none = outliers.confirmed(points[:0], returns[:0], usable[:0])
+    assert none.shape == (0,)
+
+
+@pytest.mark.parametrize(("rollouts", "seed"), [(60, 2), (100, 2), (100, 3)])
+def test_a_sharp_peak_is_climbed_whatever_it_looks_like_from_the_first_rollouts(rollouts, seed):
+    asked = []
+
+    def cusp(x):
+        asked.append(float(x[0]))
+        return -abs(x[0] - 3.0)
+
+    policy = hpsde.learn(cusp, initial=hpsde.Uniform(0.0, 90.0), rollouts=rollouts, seed=seed, progress=False)
+    np.testing.assert_allclose(policy.option_means()[:, 0], [[3.0]], atol=1e-4)
+    _, times = np.unique(asked, return_counts=True)
+    assert times.max() <= 3
+
+
 def test_a_narrow_peak_seen_late_is_found():
     """Of 20 first rollouts one is at the foot of the highest bump."""
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hpsde.steps import climbing, discovery, gaussian, latent, valleys
+from hpsde.steps import climbing, discovery, gaussian, latent, outliers, valleys
 from hpsde.steps.climbing import KNOWN, NEIGHBOURS, UNSURE, Ground, Seen
 from hpsde.steps.gaussian import LinearGaussian
 from hpsde.steps.latent import Latent
@@ -58,27 +58,36 @@ def survey(data: Data, temperature: float, looks: dict[bytes, Seen]) -> Climbs |
     again, differ = climbing.repeats(np.round(x, 9), y)
     if differ > climbing.REPEATED * ground.scale:
         return None
-    nothing = np.zeros(0, dtype=int)
+    nothing, real = np.zeros(0, dtype=int), np.arange(len(data.mask)) < data.rollouts
+    # What is not believed is done once more: with the same return it is (outliers.py).
+    once_more = np.flatnonzero(outliers.alone(data.parameters, real & ~data.mask) & real)
     if len(again):
-        return Climbs(nothing, nothing > 0, np.zeros(0), np.zeros(0), x[again], usable[again], np.nan)
+        once_more = np.concatenate([usable[again], once_more])
+        return Climbs(nothing, nothing > 0, np.zeros(0), np.zeros(0), data.parameters[once_more], once_more, np.nan)
     best = float(y.max())
     least = best - float(discovery.tolerance(np.array([best]), temperature, ground.typical)[0])
     depth = valleys.DEPTH * temperature
     hills = climbing.find_hills(ground, least, depth, MOST)
     tops = [each for each in hills if each.state in (KNOWN, UNSURE) and y[each.row] >= least]
     # What makes sure of tops that are nearly reached comes last.
-    going = sorted((each for each in hills if each.next is not None), key=lambda each: each.width <= each.close)
+    again_at = data.parameters[once_more]
+    going = sorted((each for each in hills if _is_new(each.next, again_at)), key=lambda each: each.width <= each.close)
     return Climbs(
         rows=usable[[each.row for each in tops]],
         known=np.array([each.state == KNOWN for each in tops], dtype=bool),
         widths=np.array([each.width for each in tops]),
         close=np.array([each.close for each in tops]),
-        places=np.array([each.next for each in going]).reshape(-1, size),
-        summits=usable[[each.row for each in going]],
+        places=np.array([*again_at, *(each.next for each in going)]).reshape(-1, size),
+        summits=np.concatenate([once_more, usable[[each.row for each in going]]]),
         least=least,
         ground=ground,
         depth=depth,
     )
+
+
+def _is_new(place: np.ndarray | None, asked: np.ndarray) -> bool:
+    """Whether a rollout is asked for at a place that is none of these [n, D]."""
+    return place is not None and not np.any(np.linalg.norm(asked - place, axis=1) <= climbing.TOGETHER)
 
 
 def owners(found: Latent, data: Data, climbs: Climbs) -> np.ndarray:

@@ -319,7 +319,8 @@ def _look(ground: Ground, tree: Any, row: int, least: float, doubt: float, highe
     width, close = (min(way * float(np.sqrt(each)), reach) for each in (gain, ENOUGH * ground.scale))
     top = np.clip(place + seen.step, ground.low, ground.high)
     step = top if gain > FINEST * ground.scale and float(tree.query(top)[0]) > TOGETHER else None
-    as_good = int(np.sum(ground.y[beside] >= ground.y[row] - ENOUGH * ground.scale))
+    good = np.array(beside)[ground.y[beside] >= ground.y[row] - ENOUGH * ground.scale]
+    as_good = len(np.unique(ground.x[good], axis=0))  # one that was repeated has gained nothing by that
     if as_good > size + 1:
         # Whatever the model promises, the last rollouts have gained nothing that is worth one. A few more may.
         going_on = step is not None and as_good <= POLISHED * (size + 1)

@@ -9,8 +9,9 @@ A process can be better by GAIN without some rollouts only if these are what it 
 variance is worth log(2) / 2 nats for each of the others. Suspects with less than SHARE of all squared residuals, in
 units of their variance, are therefore not worth another fit.
 
-Faults are rare. A narrow peak that a few first rollouts have missed looks like one, until rollouts gather there: once
-more than a share MOST of all rollouts would be distrusted, all are believed.
+A rollout that was repeated with the same return is believed; without a context climbs repeat those that are not
+(climbers.py). And faults are rare. A narrow peak that a few first rollouts have missed looks like one, until rollouts
+gather there: once more than a share MOST of all rollouts would be distrusted, all are believed.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ FAR = 4.0
 GAIN = 0.3  # nats for every rollout, that the evidence of the others must gain
 MOST = 0.1  # of all rollouts
 SHARE = 0.25  # of the squared residuals
+SAME = 1e-9  # of the returns' range, that a repeated one may differ by
+DIGITS = 9  # of standard units, in which places are the same
 
 
 def suspects(beta: np.ndarray, precision: np.ndarray, scores: np.ndarray) -> np.ndarray:
@@ -37,6 +40,29 @@ def suspects(beta: np.ndarray, precision: np.ndarray, scores: np.ndarray) -> np.
         return none
     far &= scores > others.max()
     return far if np.sum(residual[far] ** 2) > SHARE * np.sum(residual**2) else none
+
+
+def confirmed(points: np.ndarray, returns: np.ndarray, usable: np.ndarray) -> np.ndarray:
+    """Which of the usable rollouts [N] another one has repeated with the same return; points [s, xi] [N, Z]."""
+    rows = np.flatnonzero(usable)
+    group = _places(points[rows])
+    order = np.lexsort((returns[rows], group))
+    tolerance = SAME * float(np.ptp(returns[rows])) if len(rows) else 0.0
+    alike = (np.diff(group[order]) == 0) & (np.diff(returns[rows][order]) <= tolerance)
+    found = np.zeros(len(usable), dtype=bool)
+    found[rows[order[:-1][alike]]] = found[rows[order[1:][alike]]] = True
+    return found
+
+
+def alone(points: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    """Which of the rollouts [N] are asked about and are the only ones in their places; points [N, Z]."""
+    group = _places(points)
+    return asked & (np.bincount(group)[group] == 1)
+
+
+def _places(points: np.ndarray) -> np.ndarray:
+    """A number [N] for each place, the same for the same."""
+    return np.unique(np.round(points, DIGITS), axis=0, return_inverse=True)[1].ravel()
 
 
 def are_too_many(distrusted: np.ndarray, every: np.ndarray) -> bool:

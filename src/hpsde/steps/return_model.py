@@ -39,10 +39,10 @@ def approximate_return(
     """
     if not surface.is_needed(settings):
         return None, data
-    every = data
-    data = data._replace(mask=data.mask & ~pad_rows(distrusted, len(data.mask)))
+    every, sure = data, outliers.confirmed(data.joint, data.advantages, data.mask)
+    data = data._replace(mask=data.mask & (sure | ~pad_rows(distrusted, len(data.mask))))
     found = _fit(key, data, spreads, start, settings)
-    while settings.return_model.warp == "clip" and (bad := _suspects(found, data)).any():
+    while settings.return_model.warp == "clip" and (bad := _suspects(found, data) & ~sure).any():
         fewer = data._replace(mask=data.mask & ~bad)
         if outliers.are_too_many(every.mask & ~fewer.mask, every.mask):
             return (found if data is every else _fit(key, every, spreads, start, settings)), every
