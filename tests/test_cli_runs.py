@@ -180,6 +180,19 @@ def test_act_uses_the_policy_and_changes_nothing(learned, capsys, tmp_path):
     assert "policy.npz is not a policy file, or is damaged" in err
 
 
+def test_act_says_that_a_context_lies_outside_of_what_was_learned_from(learned, capsys):
+    known = hpsde.load_policy(learned / "policy.npz").known_contexts[:, 0]
+    low, high = known.min(), known.max()
+    for value in (low, high, high + 0.04 * (high - low)):
+        assert call(capsys, "act", learned, "--context", value)[2] == ""
+    for value in (low - 0.1 * (high - low), high + 10.0):
+        code, out, err = call(capsys, "act", learned, "--context", f"{value}")
+        assert code == 0
+        assert json.loads(out)["parameters"]
+        assert "lies outside of" in err
+        assert f"{value:g}" in err
+
+
 def test_act_says_doubts_on_the_other_stream_and_names_options(learned, capsys, tmp_path):
     policy = hpsde.load_policy(learned / "policy.npz")
     numbers = np.where(policy.kept, 10 + np.arange(len(policy.kept)), 0)

@@ -201,7 +201,7 @@ def test_problems_survive_json(problem):
         ),
         (
             {"function": "m:f", "contexts": "uniform(0, 1)"},
-            "contexts: expected .*together with `initial`; got it with m:f",
+            "contexts: expected together with `initial`, .*; got it with m:f alone",
         ),
         ({"function": "m"}, 'function: expected "module:function"'),
         ({"function": "m:f()", "initial": "uniform(0, 1)"}, 'function: expected "module:function"'),

@@ -207,9 +207,14 @@ class Problem:
             raise InputError("initial: expected a distribution of the first parameters, or a task; got neither")
         given = [name for name in ("contexts", "initial", "batched") if getattr(self, name)]
         if given and self.runnable and not self.is_function:
+            if self.function is not None:
+                raise InputError(
+                    f"{', '.join(given)}: expected together with `initial`, the distribution of the first parameters; "
+                    f"got it with {self.function} alone, which is a task then and has its own"
+                )
             raise InputError(
                 f"{', '.join(given)}: expected with a return function only, and together with `initial`; got it with "
-                f"{self.task or self.function}, which is a task then and has its own"
+                f"{self.task}, which is a task then and has its own"
             )
         if self.features is not None and self.features not in FEATURE_NAMES:
             raise UnknownNameError("features", self.features, FEATURE_NAMES)

@@ -81,11 +81,16 @@ class ExecutorOptions:
         return {name: getattr(self, name) for name in names} | {"progress": not self.quiet}
 
 
+TRUTH = {"true": True, "false": False}
+
+
 def parse_setting(text: str) -> tuple[str, Any]:
-    """'kappa=2' as ('kappa', 2): a number, True, False or None where it reads as one, else the text."""
+    """'kappa=2' as ('kappa', 2): a number, true or false in whatever case, or None where it reads as one, else text."""
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise InputError(f"a setting is NAME=VALUE, like kappa=2; got {text!r}")
+    if value.lower() in TRUTH:
+        return name.replace("-", "_"), TRUTH[value.lower()]
     try:
         return name.replace("-", "_"), ast.literal_eval(value)
     except (ValueError, SyntaxError, RecursionError, MemoryError):

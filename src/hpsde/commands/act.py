@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from hpsde.commands._options import check_numbers, print_json
+
+if TYPE_CHECKING:
+    import numpy as np
+
+MARGIN = 0.05  # of the known contexts' range
 
 
 @dataclass(frozen=True)
@@ -19,7 +25,8 @@ class Command:
     Reads the policy of a run's last learning step, or any policy file. Nothing is asked or learned.
     Of every option: the return that the model expects in this context, its standard deviation, and
     the mean return of the newest rollouts that it has made, 20 at most, in whatever context.
-    What the learner is not sure of goes to standard error, one line for each doubt.
+    What the learner is not sure of goes to standard error, one line for each doubt; and a warning where
+    the context lies outside of those that were learned from.
 
     examples:
       hpsde act runs/robot --context 0.3
@@ -53,4 +60,18 @@ class Command:
             raise InputError(f"--context: expected {policy.context_size} numbers, got {len(self.context)}")
         for doubt in policy.doubts:
             print(f"hpsde: doubt ({doubt.kind}): {doubt.text}", file=sys.stderr)
-        print_json(answers(policy, np.array([self.context], dtype=float).reshape(1, -1))[0])
+        context = np.array([self.context], dtype=float).reshape(1, -1)
+        for text in outside(context[0], policy.known_contexts):
+            print(f"hpsde: {text}", file=sys.stderr)
+        print_json(answers(policy, context)[0])
+
+
+def outside(context: np.ndarray, known: np.ndarray) -> Iterator[str]:
+    """What to say of the numbers of a context [S] that lie MARGIN or more outside of the known ones [N, S]."""
+    for number, (value, column) in enumerate(zip(context, known.T, strict=True), start=1):
+        low, high = float(column.min()), float(column.max())
+        if not low - MARGIN * (high - low) <= value <= high + MARGIN * (high - low):
+            yield (
+                f"number {number} of the context, {value:g}, lies outside of {low:.4g} to {high:.4g}, from which the "
+                "policy was learned: what it says there is a guess"
+            )
