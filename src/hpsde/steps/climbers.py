@@ -60,7 +60,7 @@ def survey(data: Data, temperature: float, looks: dict[bytes, Seen]) -> Climbs |
         return None
     nothing, real = np.zeros(0, dtype=int), np.arange(len(data.mask)) < data.rollouts
     # What is not believed is done once more: with the same return it is (outliers.py).
-    once_more = np.flatnonzero(outliers.alone(data.parameters, real & ~data.mask) & real)
+    once_more = np.flatnonzero(outliers.alone(data.parameters, real & ~data.mask))
     if len(again):
         once_more = np.concatenate([usable[again], once_more])
         return Climbs(nothing, nothing > 0, np.zeros(0), np.zeros(0), data.parameters[once_more], once_more, np.nan)
