@@ -8,6 +8,7 @@ of the next one; and where local models (climbing.py) say the same of the places
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -28,16 +29,18 @@ def leads(x: np.ndarray, start: int, end: int, hop: float, is_high: Callable[[np
     """
     pairs = spatial.KDTree(x).query_pairs(hop, output_type="ndarray")
     lengths = np.linalg.norm(x[pairs[:, 0]] - x[pairs[:, 1]], axis=1)
-    known: set[tuple[int, int]] = set()
+
+    @functools.cache
+    def holds(link: tuple[int, int]) -> bool:
+        return is_high(0.5 * (x[link[0]] + x[link[1]]))
+
     for _ in range(DENIED):
         chain = _shortest(len(x), pairs, lengths, start, end)
         if chain is None:
             return False
-        links = [link for link in chain if link not in known]
-        denied = next((link for link in links if not is_high(0.5 * (x[link[0]] + x[link[1]]))), None)
+        denied = next((link for link in chain if not holds(link)), None)
         if denied is None:
             return True
-        known.update(links[: links.index(denied)])
         left = np.any(pairs != denied, axis=1)
         pairs, lengths = pairs[left], lengths[left]
     return False
