@@ -13,7 +13,7 @@ from hpsde.steps import discovery, landscape, latent, refining, training
 from hpsde.steps.gates import train_gate
 from hpsde.steps.gating import GPGate
 from hpsde.steps.gaussian import LinearGaussian, means
-from hpsde.steps.judging import share_outside, widest
+from hpsde.steps.judging import least_scatter, share_outside, widest
 from hpsde.steps.landscape import View, combinations
 from hpsde.steps.latent import Latent
 from hpsde.steps.marginal import MarginalGate
@@ -368,6 +368,19 @@ def test_rollouts_against_the_bounds_are_counted(data):
     parameters[:10] = 50.0  # of the initial policy's, nobody asks
     assert_allclose(share_outside(data._replace(parameters=parameters, range=bounds)), 5.0 / 30.0)
     assert np.isnan(share_outside(data._replace(initial=data.mask, range=bounds)))
+
+
+def test_the_steadiest_option_says_how_much_returns_scatter(data):
+    """One option's rollouts are half a unit beside the model, the other's a tenth; the initial ones are not asked."""
+    own = np.flatnonzero(data.mask & ~data.initial)
+    belongs = np.zeros((O, ROWS))
+    belongs[:, data.initial] = 1.0 / O
+    belongs[0, own[::2]] = belongs[1, own[1::2]] = 1.0
+    off = 9.0 * data.initial + 0.5 * np.isin(np.arange(ROWS), own[::2]) - 0.1 * np.isin(np.arange(ROWS), own[1::2])
+    variance = np.var(data.returns[data.mask & data.initial])
+    found = Latent(np.arange(O) < 2, belongs)
+    assert_allclose(least_scatter(data, data._replace(returns=data.returns + off), found), 0.01 / variance)
+    assert np.isnan(least_scatter(data._replace(initial=data.mask), data, found))
 
 
 # ---------------------------------------------------------------- options and gates

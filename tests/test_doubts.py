@@ -21,6 +21,7 @@ GOOD = Signs(
     outside=0.0,
     directions=10,
     first=600,
+    scatter=0.01,
 )
 
 
@@ -29,9 +30,15 @@ def test_good_signs_raise_no_doubt():
     assert find_doubts(GOOD._replace(unexplored=0.3)) == ()
 
 
+def test_what_noise_hides_from_the_model_raises_no_doubt():
+    assert find_doubts(GOOD._replace(explained=0.5, scatter=0.4)) == ()
+    assert find_doubts(GOOD._replace(explained=0.5, scatter=float("nan"))) == ()
+    assert [each.kind for each in find_doubts(GOOD._replace(explained=0.5, scatter=0.05))] == ["coarse"]
+
+
 def test_what_is_not_known_raises_no_doubt():
     nothing = float("nan")
-    names = ("unexplored", "expected", "best_first", "width", "outside", "beaten")
+    names = ("unexplored", "expected", "best_first", "width", "outside", "beaten", "scatter")
     unknown = GOOD._replace(**dict.fromkeys(names, nothing))
     assert find_doubts(unknown) == ()
 
@@ -40,6 +47,7 @@ def test_what_is_not_known_raises_no_doubt():
     ("kind", "changes", "number"),
     [
         ("unexplained", {"explained": 0.04}, "4 %"),
+        ("coarse", {"explained": 0.58}, "58 %"),
         ("few", {"unexplored": 0.62}, "62 %"),
         ("few", {"unexplored": 0.45}, "45 %"),
         ("many", {"directions": 20}, "1.75e+03 ways"),

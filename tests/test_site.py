@@ -111,8 +111,9 @@ def test_every_public_name_is_in_the_reference():
 def test_every_doubt_is_explained():
     worst = Signs(
         explained=0.0, unexplored=1.0, expected=0.0, best_first=1.0, width=9.0, options=1, maxima=2, settled=0,
-        outside=1.0, directions=30, first=10, climbing=2, beaten=0.5,
+        outside=1.0, directions=30, first=10, climbing=2, beaten=0.5, scatter=0.0,
     )  # fmt: skip
     kinds = [doubt.kind for doubt in find_doubts(worst)]
+    kinds.insert(1, find_doubts(worst._replace(explained=0.5))[0].kind)
     table = (DOCS / "is_my_result_right.md").read_text(encoding="utf-8").split("| kind |")[1].split("\n\n")[0]
     assert kinds == re.findall(r"^\| `([a-z-]+)` \|", table, re.MULTILINE)

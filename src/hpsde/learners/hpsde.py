@@ -330,6 +330,7 @@ class HPSDE(Learner):
             directions=step.directions,
             first=int(np.sum(data.mask & data.initial)),
             beaten=step.beaten,
+            scatter=step.scatter,
         )
         return find_doubts(signs)
 

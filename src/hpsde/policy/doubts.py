@@ -35,7 +35,8 @@ class Signs(NamedTuple):
     steps since that number last changed. outside: share of the newest rollouts that lie against or beyond the bounds of
     a uniform initial policy. directions: of the parameters, that matter. first: how many first rollouts there are.
     climbing: regions that climb still, where options are sought by them. beaten: share of the contexts in which a
-    rollout was better than every option is.
+    rollout was better than every option is. scatter: of the newest rollouts of the steadiest option around the model, a
+    share of the first returns' variance.
     """
 
     explained: float
@@ -51,6 +52,7 @@ class Signs(NamedTuple):
     first: int
     climbing: int = 0
     beaten: float = float("nan")
+    scatter: float = float("nan")
 
 
 def signs_of_regions(options: int, tops: int, settled: int, climbing: int) -> Signs:
@@ -60,6 +62,8 @@ def signs_of_regions(options: int, tops: int, settled: int, climbing: int) -> Si
 
 
 EXPLAINED = 0.1
+RESOLVED = 0.8
+NOISE = 0.2
 UNEXPLORED = 0.4
 WIDTH = 2.5
 SETTLED = 3
@@ -83,6 +87,14 @@ def _of_the_first_rollouts(signs: Signs) -> Iterator[Doubt]:
             float(share),
             f"The model explains {100 * share:.0f} % of the first returns' variance: {known}. More initial rollouts "
             "may help; check that the returns depend on the parameters at all.",
+        )
+    elif signs.explained < RESOLVED and signs.scatter < NOISE * (1.0 - signs.explained):
+        yield Doubt(
+            "coarse",
+            float(signs.explained),
+            f"The model explains {100 * signs.explained:.0f} % of the first returns' variance, and the rest is no "
+            "noise: an option's own rollouts hardly scatter. The return has more detail than the model shows, and "
+            "solutions may be taken for one or stay unseen. More initial rollouts.",
         )
     if signs.unexplored > UNEXPLORED:
         yield Doubt(

@@ -27,6 +27,7 @@ GAINED = 0.9  # or at least so much of the way there from their median
 MATTERS = 0.2  # kernel lengths that the first rollouts spread along a direction that matters
 AGAINST = 0.005  # of the range: so near a bound is against it
 PARTS, COMPARED = 32, 16  # of the contexts; of the rollouts in each part, the best, that options are compared with
+FEWEST = 5  # rollouts of an option that tell how much they scatter
 BEATEN = 0.25  # of how far the best rollout is above the middle first one, by which one is better than the options
 
 
@@ -36,9 +37,9 @@ class StepInfo:
 
     explained: R^2 of the first rollouts, each predicted from all others. unexplored: share of the variance that is left
     between the first rollouts. maxima: solutions that the model shows. width: of the widest option, in kernel lengths.
-    directions: see `directions_that_matter`. best_first: see `best_of_first`. beaten: see `share_beaten`. outliers:
-    rollouts whose returns are not believed. quiet: rollouts since all options are narrow and none was born or died.
-    climbing: regions that climb still, where options are sought by them.
+    directions: see `directions_that_matter`. best_first: see `best_of_first`. beaten: see `share_beaten`. scatter: see
+    `least_scatter`. outliers: rollouts whose returns are not believed. quiet: rollouts since all options are narrow and
+    none was born or died. climbing: regions that climb still, where options are sought by them.
     """
 
     options_kept: int = 0
@@ -56,6 +57,7 @@ class StepInfo:
     directions: int = 0
     best_first: float = float("nan")
     beaten: float = float("nan")
+    scatter: float = float("nan")
     outliers: int = 0
     quiet: int = 0
     climbing: int = 0
@@ -93,6 +95,7 @@ def judge(
         directions=directions_that_matter(data, landscape),
         best_first=best_of_first(data, seen),
         beaten=share_beaten(data, seen, found, policies, landscape, shown),
+        scatter=float("nan") if np.isfinite(state.least) else least_scatter(data, seen, found),
         outliers=data.rollouts - int(data.mask.sum()),
         quiet=state.quiet + data.rollouts - len(state.distrusted) if still else 0,
     )
@@ -160,6 +163,19 @@ def directions_that_matter(data: Data, landscape: Landscape | None) -> int:
     y = data.parameters[first] @ axes_of(landscape, data.joint.shape[1])[:, : data.parameters.shape[1]].T / lengths
     spread = np.linalg.svd(y - y.mean(axis=0), compute_uv=False) / np.sqrt(len(y))
     return int(np.sum(spread > MATTERS))
+
+
+def least_scatter(data: Data, seen: Data, found: Latent) -> float:
+    """By how much the returns of an option's newest rollouts scatter around what is modelled of them, a share of the
+    variance of the first returns; of the option where it is least. What scatters everywhere is noise. Not known where
+    hills are climbed: the landscape does not decide about these.
+    """
+    own = data.mask & ~data.initial & (found.responsibilities > 0.5)
+    newest = [np.flatnonzero(each)[-NEWEST:] for each in own if each.sum() >= FEWEST]
+    variance = float(np.var(data.advantages[data.mask & data.initial])) if newest else 0.0
+    if not variance > 0.0:
+        return float("nan")
+    return float(min(np.mean((data.returns[rows] - seen.returns[rows]) ** 2) for rows in newest) / variance)
 
 
 def share_outside(data: Data) -> float:
