@@ -1,12 +1,14 @@
 """Where the seconds of a command go: imports, tracing, compiling, and the steps of learning; cold, kept and again.
 
     python benchmarks/profile.py [--only TEXT] [--out FILE]
+    python benchmarks/profile.py --act POLICY.npz ...
 
 Every command runs in a process of its own: first with an empty folder for compiled programs (cold), then with what
 that has kept (kept); a learner and a loaded policy once more in that same process (again). Seconds are CPU seconds of
 the process, for the machine may be shared; those of tracing and compiling, which JAX tells by the clock, are taken at
 the rate at which the process had the CPU meanwhile. A second belongs to the innermost part: what is compiled for the
-gate is compilation. The last table has the milliseconds of `policy.act`, the shortest of many calls.
+gate is compilation. The last table has the milliseconds of `policy.act`, the shortest of many calls. `--act` measures
+that alone, of stored policies: loading them, the first call, the mean of one context in many, and a thousand at once.
 """
 
 from __future__ import annotations
@@ -197,6 +199,13 @@ def measured(name: str, folder: Path, parts: bool) -> list[dict[str, Any]]:
     return [*readings, meter.reading()]
 
 
+def seconds_of(function: Callable[[], Any]) -> float:
+    """CPU seconds of a call."""
+    start = time.process_time()
+    function()
+    return time.process_time() - start
+
+
 def act_milliseconds(folder: Path) -> dict[int, float]:
     """The shortest of many calls of `act` with so many contexts."""
     import numpy as np
@@ -207,13 +216,26 @@ def act_milliseconds(folder: Path) -> dict[int, float]:
     for count in CONTEXTS:
         contexts = np.linspace(3.0, 8.0, count)[:, None]
         policy.act(contexts)
-        seconds = []
-        for _ in range(CALLS):
-            start = time.process_time()
-            policy.act(contexts)
-            seconds.append(time.process_time() - start)
-        found[count] = 1e3 * min(seconds)
+        found[count] = 1e3 * min(seconds_of(lambda: policy.act(contexts)) for _ in range(CALLS))  # noqa: B023 - at once
     return found
+
+
+def acting(path: str) -> str:
+    """A row of the table of stored policies, whose contexts are drawn from the box of those they know."""
+    import numpy as np
+
+    import hpsde
+
+    hpsde.load_policy(path)
+    load = seconds_of(lambda: hpsde.load_policy(path))
+    policy = hpsde.load_policy(path)
+    known = policy.known_contexts
+    contexts = np.random.default_rng(0).uniform(known.min(axis=0), known.max(axis=0), (1000, known.shape[1]))
+    first = seconds_of(lambda: policy.act(contexts[0]))
+    one = [min(seconds_of(lambda: policy.act(each)) for _ in range(5)) for each in contexts[:CALLS]]  # noqa: B023
+    many = min(seconds_of(lambda: policy.act(contexts)) for _ in range(CALLS))
+    times = " | ".join(f"{1e3 * value:.3g}" for value in (load, first, float(np.mean(one)), many))
+    return f"| {Path(path).parent.name} | {len(policy.options)} | {times} |"
 
 
 def prepare(folder: Path, learned: bool) -> None:
@@ -303,6 +325,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=[""], metavar="TEXT", help="commands whose name has such text")
     parser.add_argument("--long", action="store_true", help="puddle and reach, too (minutes)")
     parser.add_argument("--out", type=Path, metavar="FILE", help=f"write the tables there, such as {RESULTS.name}")
+    parser.add_argument("--act", nargs="+", metavar="POLICY.npz", help="only `policy.act` of these")
     for hidden in ("--child", "--folder"):
         parser.add_argument(hidden, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -314,6 +337,10 @@ def main() -> None:
             print(json.dumps(act_milliseconds(folder)))
         else:
             print(json.dumps(measured(given.child, folder, parts=True)))
+        return
+    if given.act:
+        head = ("policy", "options", "load, ms", "first call, ms", "one context, ms", "1,000 contexts, ms")
+        print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}", *map(acting, given.act), sep="\n")
         return
     wanted = [each for each in (LEARN, LOAD, *SHELL) if any(text in each for text in given.only)]
     names = [each for each in wanted if given.long or each not in LONG]

@@ -17,8 +17,10 @@ import digests
 from handmade import binary_gate, by_hand
 from hpsde import gp, load_policy
 from hpsde.base.compilations import count_compilations
+from hpsde.gp.binary import condition_binary
+from hpsde.gp.sparse import condition_sparse
 from hpsde.gp.warp import fit_warp
-from hpsde.policy.acting import inverse_of_lower
+from hpsde.policy.process import inverse_of_lower
 from hpsde.steps import gating, gaussian
 from hpsde.steps.features import Cubic, Custom, Linear, Quadratic, SquaredExponential
 
@@ -161,6 +163,62 @@ def test_bounds_of_the_deviation_decide_as_the_deviation_does():
         np.testing.assert_array_equal(policy.choose(contexts), np.argmax(policy.gate_scores(contexts), axis=0))
         chosen.append(policy.choose(contexts))
     assert set(np.concatenate(chosen)) == {0, 1, 2, 3}
+
+
+def many_points(kernel, points=300, known=200):
+    """A policy of four options over so many points, which knows so many contexts."""
+    policy, generator = made("gp", kept=(True, True, True, True)), np.random.default_rng(6)
+    hyperparameters = gp.Hyperparameters(np.full(3, 0.3), np.array(0.1), np.array(-1.5))
+    z = generator.normal(0.7, 1.3, (points, 3))
+    scores, mask = np.sin(z @ generator.normal(size=(3, 1)))[:, 0], np.full(points, True)
+    if kernel == "sparse":
+        process, rows, _ = condition_sparse(hyperparameters, z, scores, 120, np.arange(points))
+        scores = scores[rows]
+    elif kernel == "success":
+        process = condition_binary(hyperparameters, z, scores > 0.0, mask, -0.4)
+        scores = (scores > 0.0).astype(float)
+    else:
+        process = gp.condition_by_lapack(gp.with_kernel(hyperparameters, kernel), z, scores, mask)
+    gate = policy.gate._replace(process=process, scores=scores, axes=None)
+    gate = gate._replace(binary=kernel == "success", sparse=kernel == "sparse")
+    contexts = 20.0 + 2.5 * np.random.default_rng(1).normal(size=(known, 1))
+    return dataclasses.replace(policy, gate=gate, known_contexts=contexts)
+
+
+@pytest.mark.parametrize("kernel", ["se", "matern", "success", "sparse"])
+@pytest.mark.parametrize("known", [40, 200])
+def test_what_nodes_tell_holds_everywhere_and_is_narrow_where_contexts_are_known(kernel, known):
+    policy = many_points(kernel, known=known)
+    policy.prepare()
+    gate, contexts = policy.acting.gate, np.linspace(0.0, 40.0, 500)[:, None]
+    assert gate.spans
+    means = policy.acting.options.means(policy.features(contexts))
+    standard = policy.units.contexts(contexts)
+    first, last = np.quantile(policy.known_contexts, [0.05, 0.95])
+    inner = (contexts[:, 0] > first) & (contexts[:, 0] < last)
+    for o, span in enumerate(gate.spans):
+        at = gate._scaled(means[o], standard)
+        k = gate.process.covariances(at)
+        mean, deviation = gate.process.mean_of(k), gate.process.deviation_of(k)
+        low, high, surest, widest = span.bounds(gate.process, at)
+        assert np.all((low <= mean) & (mean <= high) & (surest <= deviation) & (deviation <= widest))
+        assert np.max((widest - surest)[inner]) < 1e-2
+
+
+@pytest.mark.parametrize("kernel", ["se", "matern", "success", "sparse"])
+def test_what_nodes_tell_does_not_change_a_choice(kernel):
+    policy = many_points(kernel)
+    contexts = np.linspace(0.0, 40.0, 700)[:, None]
+    features, standard = policy.features(contexts), policy.units.contexts(contexts)
+    means = policy.acting.options.means(features)
+    expected = np.argmax(policy.acting.gate.scores(means, features, standard), axis=0)
+    few = np.concatenate([policy.choose(part) for part in np.array_split(contexts, 10)])
+    assert policy.acting.gate.spans is None
+    np.testing.assert_array_equal(few, expected)
+    np.testing.assert_array_equal(policy.choose(contexts), expected)
+    assert policy.acting.gate.spans
+    np.testing.assert_array_equal([policy.choose(context[None])[0] for context in contexts[::10]], expected[::10])
+    assert len(set(expected)) > 2
 
 
 @pytest.mark.parametrize("size", [1, 2, 64, 65, 130, 333])

@@ -1,8 +1,7 @@
 """What a policy in use computes, from the numbers of its file, by numpy alone: nothing is compiled, JAX is not loaded.
 
 The same numbers give the same bits in every process and thread. Equations: steps/gaussian.py, steps/gating.py,
-gp/model.py and gp/moments.py, whose results these functions share to rounding. In place of K^-1 there is the inverse W
-of K's lower Cholesky factor, k' K^-1 k = |W k|^2.
+gp/model.py and gp/moments.py, whose results these functions share to rounding.
 """
 
 from __future__ import annotations
@@ -14,14 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hpsde.base.precision import double_precision
-from hpsde.gp.kernel import JITTER, correlation, kernel_of
 from hpsde.gp.warp import Warp
+from hpsde.policy.process import ProcessInUse, squared_distances
+from hpsde.policy.spans import Span, find_span
 
 if TYPE_CHECKING:
     from hpsde.steps.gaussian import LinearGaussian
 
-SMALLEST = 64  # rows of a triangular matrix that is inverted at once
-ROWS = 256  # of W that are multiplied at once: what is above the diagonal is left out
 PART = 2**18  # numbers of a kernel matrix that are computed at once
 
 Limits = tuple[np.ndarray, np.ndarray] | None
@@ -78,92 +76,6 @@ class MarginalInUse:
         return _log_softmax(self.log_share[:, None] + log_density)[self._kept]
 
 
-class ProcessInUse:
-    """Mean and standard deviation of a Gaussian process over points A z: of regression, or of success or failure."""
-
-    def __init__(self, fields: Mapping[str, np.ndarray]):
-        mask = fields["gate_mask"]
-        self.lengths, self.mean = np.exp(fields["gate_log_lengths"]), float(fields["gate_mean"])
-        self.signal_variance = float(np.exp(2.0 * fields["gate_log_signal"]))
-        self.noise_variance = float(np.exp(2.0 * fields["gate_log_noise"]))
-        self.kernel = kernel_of(fields["gate_kernel_tau"], fields["gate_kernel_w"])
-        self.centre, self.points = fields["gate_centre"], fields["gate_z"][mask] / self.lengths
-        self._squares = np.sum(self.points**2, axis=1)
-        self.beta, self._binary = fields["gate_beta"][mask], bool(fields["gate_binary"])
-        self._success = fields["gate_scores"][mask] - self.beta if self._binary else None  # its probability
-        # Of a sparse process (gp/sparse.py) it does not follow from the points.
-        self.inverse = fields["gate_known"][np.ix_(mask, mask)] if fields["gate_known"].size else None
-
-    @cached_property
-    def root(self) -> np.ndarray | None:
-        """W^1/2 [P], p (1 - p) being the precision of success or failure; None where noise is the same everywhere."""
-        p = self._success
-        return None if p is None else np.sqrt(np.maximum(p * (1.0 - p), 1e-10))
-
-    @cached_property
-    def whitening(self) -> np.ndarray:
-        """W [P, P], lower triangular, with W' W = (K + noise)^-1; NaN where K has no factor."""
-        K = self.signal_variance * correlation(self.kernel, self._distances(self.points))
-        root, diagonal = self.root, np.einsum("ii->i", K)
-        diagonal += JITTER * self.signal_variance
-        if root is None:
-            diagonal += self.noise_variance
-        else:
-            K *= root[:, None] * root[None]
-            diagonal += 1.0
-        try:
-            W = inverse_of_lower(np.linalg.cholesky(K))
-        except np.linalg.LinAlgError:
-            return np.full_like(K, np.nan)
-        return W if root is None else W * root[None]
-
-    def prepare(self) -> None:
-        """Compute what deviations need."""
-        if self.inverse is None:
-            self.whitening  # noqa: B018 - kept there
-
-    def scaled(self, z: np.ndarray) -> np.ndarray:
-        """Points [..., E] less the centre, in kernel lengths."""
-        return (z - self.centre) / self.lengths
-
-    def _distances(self, at: np.ndarray) -> np.ndarray:
-        """Squared distances [Q, P] of scaled points [Q, E] from those of the process."""
-        d2 = at @ (-2.0 * self.points.T)
-        d2 += np.sum(at**2, axis=1)[:, None]
-        d2 += self._squares[None]
-        return np.maximum(d2, 0.0, out=d2)
-
-    def covariances(self, at: np.ndarray) -> np.ndarray:
-        """k [Q, P] of scaled points [Q, E]."""
-        return self.signal_variance * correlation(self.kernel, self._distances(at))
-
-    def mean_of(self, k: np.ndarray) -> np.ndarray:
-        """m + k' beta [Q]."""
-        return self.mean + k @ self.beta
-
-    def known(self, k: np.ndarray) -> np.ndarray:
-        """k' K^-1 k [Q] of k [Q, P]."""
-        if self.inverse is not None:
-            return np.sum((k @ self.inverse) * k, axis=1)
-        W, total = self.whitening, np.zeros(len(k))
-        for start in range(0, len(W), ROWS):
-            end = min(start + ROWS, len(W))
-            total += np.sum((k[:, :end] @ W[start:end, :end].T) ** 2, axis=1)
-        return total
-
-    def deviation_of(self, k: np.ndarray) -> np.ndarray:
-        """sqrt(signal^2 - k' K^-1 k) [Q]."""
-        return np.sqrt(np.maximum(self.signal_variance - self.known(k), 0.0))
-
-    def largest_deviation(self, k: np.ndarray) -> np.ndarray:
-        """A cheap upper bound of `deviation_of` [Q]: the standard deviation given the most informative point alone."""
-        own, root = self.signal_variance * (1.0 + JITTER), self.root
-        told = np.max(k, axis=1) ** 2 / (own + self.noise_variance) if root is None else 0.0
-        if root is not None:
-            told = np.max(k**2 / (own + root**-2.0), axis=1)
-        return np.sqrt(np.maximum(self.signal_variance - told, 0.0))
-
-
 class GPInUse:
     """The gate by a Gaussian process: of an option's mean parameters the return less its deviation, or its expected
     return.
@@ -179,6 +91,7 @@ class GPInUse:
         limited = not fields["gate_binary"] and mask.any()
         self.best = float(np.max(fields["gate_scores"][mask])) if limited else np.inf
         self._Sigma = Sigma
+        self.spans: list[Span] | None = None  # None: not prepared
 
     def scores(self, means: np.ndarray, features: np.ndarray, contexts: np.ndarray) -> np.ndarray:
         """What the gate maximises [O, C]."""
@@ -190,7 +103,7 @@ class GPInUse:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Mean score of each option [O, C] and its posterior standard deviation, or NaN where that is not asked for."""
         mean, deviation = np.empty(means.shape[:2]), np.full(means.shape[:2], np.nan)
-        for part in self._parts(means):
+        for part in self._parts(len(means) * len(self.process.points), len(contexts)):
             for o in range(len(means)):
                 k, prior = self._expectations(o, means[o, part], contexts[part])
                 mean[o, part] = self.process.mean_of(k)
@@ -198,33 +111,67 @@ class GPInUse:
                     deviation[o, part] = np.sqrt(np.maximum(prior - self.process.known(k), 0.0))
         return (np.minimum(mean, self.best) if self.cautious else mean), deviation
 
-    def choose(self, means: np.ndarray, contexts: np.ndarray) -> np.ndarray:
-        """The option with the highest cautious score [C]; deviations are computed only where bounds cannot decide."""
-        if len(means) == 1:
-            return np.zeros(means.shape[1], dtype=int)
-        parts = [self._choose(means[:, part], contexts[part]) for part in self._parts(means)]
-        return np.concatenate([np.zeros(0, dtype=int), *parts])
+    def prepare(self, means: np.ndarray, contexts: np.ndarray) -> None:
+        """Compute what choices between options need, and what their means [O, N, D] in some contexts tell of others."""
+        self.process.prepare()
+        spans = [find_span(self.process, at) for at in self._scaled(means, contexts)]
+        self.spans = [span for span in spans if span is not None] if all(spans) else []
 
-    def _choose(self, means: np.ndarray, contexts: np.ndarray) -> np.ndarray:
-        process, (O, C) = self.process, means.shape[:2]
-        k = process.covariances(self._scaled(means, contexts).reshape(O * C, -1))
-        most = np.minimum(process.mean_of(k), self.best).reshape(O, C)
-        least = most - process.largest_deviation(k).reshape(O, C)
+    def choose(self, means: np.ndarray, contexts: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+        """The allowed option [O] with the highest cautious score [C]; what bounds decide is not computed."""
+        open_ = np.repeat(allowed[:, None], len(contexts), axis=1)
+        surest, widest = np.zeros(open_.shape), np.full(open_.shape, np.inf)
+        if self.spans and np.sum(allowed) > 1:
+            for part in self._parts(len(self.spans[0].nodes), len(contexts)):
+                given = means[:, part], contexts[part], open_[:, part]
+                surest[:, part], widest[:, part] = self._narrow(self.spans, *given)
+        chosen, undecided = np.argmax(open_, axis=0), np.flatnonzero(np.sum(open_, axis=0) > 1)
+        row = int(np.sum(open_[:, undecided])) * len(self.process.points) // max(len(undecided), 1)
+        for part in self._parts(row, len(undecided)):
+            rows = undecided[part]
+            given = means[:, rows], contexts[rows], open_[:, rows]
+            chosen[rows] = self._choose(*given, surest[:, rows], widest[:, rows])
+        return chosen
+
+    def _narrow(
+        self, spans: list[Span], means: np.ndarray, contexts: np.ndarray, open_: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Leave open [O, C] the options that may be the best, by what their nodes tell; the least and the largest
+        deviation [O, C].
+        """
+        least, most = np.full(open_.shape, -np.inf), np.full(open_.shape, -np.inf)
+        surest, widest = np.zeros(open_.shape), np.full(open_.shape, np.inf)
+        for o in np.flatnonzero(open_[:, 0]):
+            low, high, surest[o], widest[o] = spans[o].bounds(self.process, self._scaled(means[o], contexts))
+            least[o], most[o] = np.minimum(low, self.best) - widest[o], np.minimum(high, self.best) - surest[o]
+        open_ &= ~(most < np.max(least, axis=0))
+        return surest, widest
+
+    def _choose(
+        self, means: np.ndarray, contexts: np.ndarray, open_: np.ndarray, surest: np.ndarray, widest: np.ndarray
+    ) -> np.ndarray:
+        """The best of the options that are open [O, C], whose deviations lie between bounds."""
+        process, places = self.process, np.arange(len(contexts))
+        k = process.covariances(self._scaled(means, contexts)[open_])
+        mean, least, most = (np.full(open_.shape, -np.inf) for _ in range(3))
+        mean[open_] = np.minimum(process.mean_of(k), self.best)
+        least[open_] = mean[open_] - np.fmin(process.largest_deviation(k), widest[open_])
+        most[open_] = mean[open_] - surest[open_]
         best = np.argmax(least, axis=0)
-        # An option that is worse without its deviation than another with the largest is not chosen. NaN is no less.
-        open_ = ~(most < least[best, np.arange(C)])
-        open_[:, np.sum(open_, axis=0) == 1] = False
-        if not open_.any():
+        # An option that is worse with its least deviation than another with its largest is not chosen. NaN is no less.
+        left = open_ & ~(most < least[best, places])
+        left[:, np.sum(left, axis=0) == 1] = False
+        if not left.any():
             return best
-        doubtful = open_.any(axis=0)
-        values = np.where(open_, most, -np.inf)
-        values[open_] -= process.deviation_of(k[open_.ravel()])
-        return np.where(doubtful, np.argmax(values, axis=0), best)
+        values = np.where(left, mean, -np.inf)
+        values[left] -= process.deviation_of(k[left[open_]])
+        return np.where(left.any(axis=0), np.argmax(values, axis=0), best)
 
-    def _parts(self, means: np.ndarray) -> list[slice]:
-        """Contexts that are computed at once."""
-        size = max(1, PART // max(len(means) * len(self.process.points), 1))
-        return [slice(start, start + size) for start in range(0, means.shape[1], size)]
+    @staticmethod
+    def _parts(row: int, count: int) -> list[slice]:
+        """Parts of so many rows, each of so many numbers, that are computed at once."""
+        size = max(1, PART // max(row, 1))
+        return [slice(start, start + size) for start in range(0, count, size)]
 
     def _scaled(self, means: np.ndarray, contexts: np.ndarray) -> np.ndarray:
         """Points A [xi, s] [..., C, E] in kernel lengths, of mean parameters [..., C, D] and contexts [C, S]."""
@@ -259,42 +206,20 @@ def _expected_kernel(process: ProcessInUse, at: np.ndarray, e: np.ndarray, U: np
     """q [C, P] and signal^2 sum_j w_j prod_d (1 + 2 e_d / tau_j)^-1/2; see gp/moments.py."""
     D = len(e)
     mu, x = at[:, :D] @ U, process.points[:, :D] @ U
-    beside = _squared_distances(at[:, D:], process.points[:, D:])
+    beside = squared_distances(at[:, D:], process.points[:, D:])
     q, prior = np.zeros((len(at), len(x))), 0.0
     for tau, w in process.kernel.parts:
         height = w * process.signal_variance * np.prod(1.0 + e / tau) ** -0.5
         root = np.sqrt(tau + e)
-        q += height * np.exp(-0.5 * (_squared_distances(mu / root, x / root) + beside / tau))
+        q += height * np.exp(-0.5 * (squared_distances(mu / root, x / root) + beside / tau))
         prior += float(w * process.signal_variance * np.prod(1.0 + 2.0 / tau * e) ** -0.5)
     return q, prior
-
-
-def _squared_distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return np.maximum(np.sum(a**2, axis=1)[:, None] + np.sum(b**2, axis=1)[None] - 2.0 * (a @ b.T), 0.0)
 
 
 def _log_softmax(values: np.ndarray) -> np.ndarray:
     """values - log sum_o exp(values_o) of [O, C]."""
     shifted = values - np.max(values, axis=0)
     return shifted - np.log(np.sum(np.exp(shifted), axis=0))
-
-
-def inverse_of_lower(L: np.ndarray) -> np.ndarray:
-    """The inverse of a lower triangular matrix, by halves: nearly all of it is matrix products."""
-    found = np.zeros_like(L)
-    _invert_into(found, L)
-    return found
-
-
-def _invert_into(out: np.ndarray, L: np.ndarray) -> None:
-    half = len(L) // 2
-    if len(L) <= SMALLEST:
-        out[:] = np.tril(np.linalg.inv(L))
-        return
-    first, last = out[:half, :half], out[half:, half:]
-    _invert_into(first, L[:half, :half])
-    _invert_into(last, L[half:, half:])
-    out[half:, :half] = -(last @ (L[half:, :half] @ first))
 
 
 def restored_gate(gate: str, fields: Mapping[str, np.ndarray]) -> Any:
@@ -364,16 +289,24 @@ class Acting:
         else:
             self.gate = OtherInUse(gate, fields, options, limits)
 
-    def prepare(self) -> None:
-        """Compute what takes long now, so that the first answer does not."""
-        if isinstance(self.gate, GPInUse) and self.gate.cautious and len(self.options.b) > 1:
+    @property
+    def is_prepared(self) -> bool:
+        """Whether there is nothing that takes long and could be computed beforehand."""
+        gate = self.gate
+        return not isinstance(gate, GPInUse) or not gate.cautious or len(self.options.b) < 2 or gate.spans is not None
+
+    def prepare(self, features: np.ndarray, contexts: np.ndarray) -> None:
+        """Compute what takes long now, so that answers do not; features [N, F] and contexts [N, S] are some of those
+        where it will be asked.
+        """
+        if isinstance(self.gate, GPInUse) and not self.is_prepared:
             with np.errstate(all="ignore"):
-                self.gate.process.prepare()
+                self.gate.prepare(self.options.means(features), contexts)
 
     def choose(self, means: np.ndarray, features: np.ndarray, contexts: np.ndarray, allowed: np.ndarray) -> np.ndarray:
         """The best of the allowed options [O] in each context [C], of options' means [O, C, D]."""
-        places = np.flatnonzero(allowed)
         if isinstance(self.gate, GPInUse) and self.gate.cautious:
-            return places[self.gate.choose(means[places], contexts)]
+            return self.gate.choose(means, contexts, allowed)
+        places = np.flatnonzero(allowed)
         values = self.gate.scores(means, features, contexts)
         return places[np.argmax(values[places], axis=0)]

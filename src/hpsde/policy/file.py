@@ -74,11 +74,11 @@ def _policy_of(
     except (KeyError, ValueError, RecursionError) as error:
         raise FileFormatError(f"{path} is not a policy file: it has no hpsde header") from error
     policy = unpacked(path, header, arrays, features)
+    _check_custom_features(policy)
     try:
-        policy.acting.prepare()
+        policy.prepare()
     except MemoryError as error:
         raise FileFormatError(f"{path} needs more memory than there is") from error
-    _check_custom_features(policy)
     return policy
 
 

@@ -30,6 +30,9 @@ else:  # these modules load JAX, which a policy in use does without
 LATER = ("standard_options", "gate")
 """What a loaded policy makes of its fields when it is first asked for: a policy in use needs none of it."""
 
+PREPARED = 500  # known contexts, at least this many or all, at which options are looked at beforehand
+MANY = 256  # contexts at once for which that is worth while
+
 
 @dataclass(frozen=True, eq=False)
 class Option:
@@ -159,11 +162,18 @@ class HierarchicalPolicy:
         """The greedy option in each context [C]; one that was never tried only where none was."""
         return self._chosen(self._contexts(contexts)[0])[1]
 
+    def prepare(self) -> None:
+        """Compute now what makes `act` fast. `load_policy` does so, and `act` where it is asked in many contexts."""
+        rows = self.known_contexts[:: max(len(self.known_contexts) // PREPARED, 1)]
+        self.acting.prepare(self.features(rows), self.units.contexts(rows))
+
     def _chosen(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Standard means of all options [O, C, D], and the option in each context [C]."""
         features, allowed = self.features(rows), np.ones(int(self.kept.sum()), dtype=bool)
         if self.tried is not None and np.any(tried := np.asarray(self.tried)[self.kept]):
             allowed = tried
+        if len(rows) >= MANY and not self.acting.is_prepared:
+            self.prepare()
         means = self.acting.options.means(features)
         with np.errstate(all="ignore"):
             return means, self.acting.choose(means, features, self.units.contexts(rows), allowed)
