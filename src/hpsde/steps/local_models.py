@@ -10,6 +10,7 @@ psi being the first of phi~, all of them unless said otherwise.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -35,7 +36,7 @@ class Coefficients(NamedTuple):
     @classmethod
     def of(cls, numbers: np.ndarray, level: int, slopes: int, size: int) -> Coefficients:
         """From what the `terms` are multiplied with [K, ...]."""
-        i, j = np.triu_indices(size)
+        i, j = upper(size)
         half = np.zeros((len(numbers), size, size))
         half[:, i, j] = 0.5 * numbers[:, level + slopes * size :]
         G = numbers[:, level : level + slopes * size].reshape(len(numbers), slopes, size)
@@ -127,7 +128,7 @@ def squared_losses(A: np.ndarray, returns: np.ndarray) -> Modelled | None:
 
 def terms(phi: np.ndarray, x: np.ndarray, slopes: int | None = None) -> np.ndarray:
     """What the numbers [l, G, M] of a model are multiplied with [N, ...]; the first features have slopes, or all."""
-    i, j = np.triu_indices(x.shape[1])
+    i, j = upper(x.shape[1])
     products = (phi[:, :slopes, None] * x[:, None, :]).reshape(len(x), -1)
     return np.concatenate([phi, products, -0.5 * x[:, i] * x[:, j]], axis=1)
 
@@ -135,28 +136,44 @@ def terms(phi: np.ndarray, x: np.ndarray, slopes: int | None = None) -> np.ndarr
 def regress(A: np.ndarray, returns: np.ndarray, modelled: Modelled) -> LocalModel:
     """Least squares of errors in the return, without what is far off."""
     y, weight = modelled(returns), 1.0 / modelled.steepness(returns)
-    middle = float(np.median(y))
+    middle = _middle(y)
     A, y, inside = A * weight[:, None], (y - middle) * weight, np.ones(len(returns), dtype=bool)
-    norm = np.linalg.norm(A, axis=0)
-    norm = np.where(norm > 0.0, norm, 1.0)
+    norm = np.sqrt(np.add.reduce(A * A, axis=0))
+    norm[norm == 0.0] = 1.0
     A = A / norm
+    near_A, near_y, ridge = A, y, RESOLUTION * np.eye(len(norm))
     for _ in range(TRIMS):
-        gram = A[inside].T @ A[inside] + RESOLUTION * np.eye(len(norm))
-        inverse = np.linalg.inv(gram)
-        c = inverse @ (A[inside].T @ y[inside])
-        c = c + inverse @ (A[inside].T @ (y[inside] - A[inside] @ c))
+        # A product of a matrix with itself is rounded otherwise.
+        inverse = np.linalg.inv(near_A.T @ near_A.copy() + ridge)
+        c = inverse @ (near_A.T @ near_y)
+        c = c + inverse @ (near_A.T @ (near_y - near_A @ c))
         residual = y - A @ c
-        pull = np.sum((A @ inverse) * A, axis=1)
-        error = residual / np.sqrt(np.where(inside, np.maximum(1.0 - pull, LEVERAGE), 1.0 + pull))
-        near = np.abs(error) <= FAR * 1.4826 * _median(np.abs(error[inside]), pull[inside])
-        if np.array_equal(near, inside) or near.sum() < len(norm) * FEWEST:
+        pull = np.add.reduce((A @ inverse) * A, axis=1)
+        rest = np.maximum(1.0 - pull, LEVERAGE)
+        error = np.abs(residual / np.sqrt(np.where(inside, rest, 1.0 + pull)))
+        near = error <= FAR * 1.4826 * _median(error[inside], pull[inside])
+        if (near == inside).all() or np.count_nonzero(near) < len(norm) * FEWEST:
             break
-        inside = near
-    left_out = residual[inside] / np.maximum(1.0 - pull[inside], LEVERAGE)
-    variance = max(float(np.mean(left_out**2)), (ROUNDING * float(np.abs(returns).max())) ** 2)
+        inside, near_A, near_y = near, A[near], y[near]
+    left_out = residual[inside] / rest[inside]
+    variance = max(float(np.add.reduce(left_out**2)) / len(left_out), (ROUNDING * float(np.abs(returns).max())) ** 2)
     c = c / norm
     c[0] += middle  # phi~ has a constant
-    return LocalModel(c, inverse / norm[:, None] / norm[None, :], variance, int(inside.sum()), modelled)
+    return LocalModel(c, inverse / norm[:, None] / norm[None, :], variance, np.count_nonzero(inside), modelled)
+
+
+@functools.cache
+def upper(size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and columns of the numbers of a symmetric matrix."""
+    return np.triu_indices(size)
+
+
+def _middle(values: np.ndarray) -> float:
+    """The median."""
+    half = len(values) // 2
+    first = half if len(values) % 2 else half - 1
+    part = np.partition(values, (first, half))
+    return 0.5 * float(part[first] + part[half])
 
 
 def _median(values: np.ndarray, weights: np.ndarray) -> float:

@@ -32,6 +32,7 @@ from hpsde.steps.local_models import (
     Modelled,
     local_models,
     regress,
+    upper,
 )
 
 ROUNDS, NEARER = 10, 1e-3  # looks at most, as long as log |K| falls by so much
@@ -346,7 +347,7 @@ def _information(coefficients: np.ndarray, covariance: np.ndarray, Q: np.ndarray
     """What a local model with these coefficients, known with this covariance, says of its optimum."""
     count = len(Q)
     linear, quadratic = slice(count, count * (1 + size)), slice(count * (1 + size), None)
-    i, j = np.triu_indices(size)
+    i, j = upper(size)
     _, (G,), (M,) = Coefficients.of(coefficients[None], count, count, size)
     of_G = covariance[linear, linear].reshape(count, size, count, size)
     nearest = NEAREST**2 * np.linalg.inv(Q)
