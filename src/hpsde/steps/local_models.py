@@ -159,7 +159,7 @@ def regress(A: np.ndarray, returns: np.ndarray, modelled: Modelled) -> LocalMode
     variance = max(float(np.add.reduce(left_out**2)) / len(left_out), (ROUNDING * float(np.abs(returns).max())) ** 2)
     c = c / norm
     c[0] += middle  # phi~ has a constant
-    return LocalModel(c, inverse / norm[:, None] / norm[None, :], variance, np.count_nonzero(inside), modelled)
+    return LocalModel(c, inverse / norm[:, None] / norm[None, :], variance, int(inside.sum()), modelled)
 
 
 @functools.cache
