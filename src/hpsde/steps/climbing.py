@@ -106,21 +106,21 @@ class Local:
     def __init__(self, u: np.ndarray, y: np.ndarray) -> None:
         self.u, self.middle, self.unit = u, float(y.mean()), float(y.std()) + 1e-300
         z = np.stack([(y - self.middle) / self.unit, np.ones(len(y))], axis=1)
-        squares = (u[:, None] - u[None]) ** 2
+        halves, self.ridge = -0.5 * (u[:, None] - u[None]) ** 2, JITTER * np.eye(len(y))
         self.likelihood, self.lengths = -np.inf, np.full(u.shape[1], LENGTHS[0])
         self.mean, self.variance, self.alpha = 0.0, 0.0, np.zeros(len(y))
         self.L: np.ndarray = np.eye(len(y))
         for length in LENGTHS:
-            self._try(squares, z, np.full(u.shape[1], length))
+            self._try(halves, z, np.full(u.shape[1], length))
         alone = np.eye(u.shape[1]) > 0.0
         for factors in np.concatenate([np.where(alone, 0.5, 1.0), np.where(alone, 2.0, 1.0)]) if len(alone) > 1 else ():
-            while self._try(squares, z, factors * self.lengths, LIKELIER):
+            while self._try(halves, z, factors * self.lengths, LIKELIER):
                 pass
 
-    def _try(self, squares: np.ndarray, z: np.ndarray, lengths: np.ndarray, margin: float = 0.0) -> bool:
+    def _try(self, halves: np.ndarray, z: np.ndarray, lengths: np.ndarray, margin: float = 0.0) -> bool:
         """Take these lengths [D] where they are likelier; whether they are."""
         try:
-            L = np.linalg.cholesky(np.exp(-0.5 * squares @ lengths**-2.0) + JITTER * np.eye(len(z)))
+            L = np.linalg.cholesky(np.exp(halves @ lengths**-2.0) + self.ridge)
         except np.linalg.LinAlgError:  # rollouts in one place
             return False
         a, one = np.linalg.solve(L, z).T
