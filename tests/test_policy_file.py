@@ -22,6 +22,7 @@ from hpsde import FileFormatError, InputError, gp, load_policy
 from hpsde.base import archive as _archive
 from hpsde.policy.fields import (
     COMMON,
+    ENCODERS,
     FEATURES,
     GATES,
     GONE_IN_VERSION,
@@ -409,6 +410,8 @@ def test_the_page_names_every_field_with_its_type_and_shape():
     types = {"float64": "<f8", "int64": "<i8", "bool": "|b1"}
     written = [(name, types[kind], shape.replace(",", "")) for name, kind, shape in rows]
     known = [COMMON, *FEATURES.values(), *map(option_fields, OPTIONS), *GATES.values()]
+    encoders = {tuple(kind.fields.items()): kind.fields for kind in ENCODERS.values()}
+    known += [{f"encoder_{name}": field for name, field in each.items()} for each in encoders.values()]
     gone = {name for names in GONE_IN_VERSION.values() for name in names}
     shown = [(name, f.dtype, f.shape) for part in known for name, f in part.items() if name not in gone]
     assert sorted(written) == sorted(shown)
@@ -577,7 +580,7 @@ def test_numbers_that_make_no_sense_are_refused(name, change, message, saved, pa
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        ({"version": 12}, "has version 12; this hpsde reads versions 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11"),
+        ({"version": 13}, "has version 13; this hpsde reads versions 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12"),
         ({"version": 9}, "its header has the keys"),
         ({"options": "waves"}, "options 'waves' is none of linear, neural, squared: import the module that defines it"),
         ({"version": 10, "options": ["linear"]}, "options .* is none of linear, neural, squared"),

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from hpsde.steps.neural import Neural
     from hpsde.steps.option_policies import OptionPolicies
     from hpsde.steps.options import Options
+    from hpsde.steps.pictures import PictureEncoder
     from hpsde.steps.reps import REPS
     from hpsde.steps.return_functions import ReturnFunction
     from hpsde.steps.rwr import RWR
@@ -85,6 +86,7 @@ __all__ = [
     "OptionPolicies",
     "OptionUpdate",
     "Options",
+    "PictureEncoder",
     "Problem",
     "Proposal",
     "ReturnFunction",
@@ -119,6 +121,7 @@ _MODULE_OF = {
     "OptionPolicies": "steps.option_policies",
     "OptionUpdate": "steps.update",
     "Options": "steps.options",
+    "PictureEncoder": "steps.pictures",
     "REPS": "steps.reps",
     "RWR": "steps.rwr",
     "ReturnFunction": "steps.return_functions",

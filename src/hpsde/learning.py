@@ -54,7 +54,13 @@ class _Clock:
 def sample_contexts(task: Any, seed: int, iteration: int, n: int) -> np.ndarray:
     """The contexts [n, S] of an iteration. A stream of its own: it does not depend on what the learner draws."""
     key = fold_in(fold_in(make_key(seed), 1_000_003), iteration)
-    return np.asarray(with_key(task.sample_contexts, key, n), dtype=float)
+    return _as_rows(with_key(task.sample_contexts, key, n))
+
+
+def _as_rows(contexts: Any) -> np.ndarray:
+    """Contexts of any shape with all numbers of one in a row [n, S]."""
+    array = np.asarray(contexts, dtype=float)
+    return array.reshape(len(array), -1) if array.ndim > 2 else array
 
 
 @runtime_checkable
@@ -181,7 +187,7 @@ def iterate(
 
 def measure(task: Any, policy: HierarchicalPolicy) -> dict[str, Any]:
     """How good the greedy policy is on the task's evaluation contexts, and what its options cover."""
-    contexts = np.asarray(task.evaluation_contexts(), dtype=float)
+    contexts = _as_rows(task.evaluation_contexts())
     chosen = policy.choose(contexts)
     means = policy.option_means(contexts)
     parameters = means[chosen, np.arange(len(chosen))]
@@ -212,6 +218,7 @@ def learn(
     batch: int | None = None,
     batched: bool = False,
     bounds: Any = FROM_INITIAL,
+    encoder: Any = None,
     tolerance: float = TOLERANCE,
     method: str = DEFAULT_METHOD,
     seed: int = 0,
@@ -225,6 +232,9 @@ def learn(
     parameters, and `contexts`: each a distribution (`hpsde.Uniform`, `hpsde.Gaussian`) or an array of samples.
     `bounds` (low, high) of the parameters are never left; by default those of a uniform `initial`, or of a task that is
     `bounded`; None: there are none.
+    Contexts may be of any shape: samples of pictures [M, 64, 64] or [M, 64, 64, 3], of which the function gets one.
+    `encoder` makes a few numbers of each, on which all is learned: "pictures" for an `hpsde.PictureEncoder` that is
+    fitted to 2,000 of the task's contexts, such an encoder, or a function of your own, [N, 64, 64, 3] -> [N, Z].
     A return that is not finite counts as a failed rollout; what the function raises passes through.
 
     `rollouts` is how many there are in all, 1050 unless the task says otherwise: fewer where no more than `tolerance`,
@@ -243,6 +253,8 @@ def learn(
     first, total = budget(task_extras(check_task(task)), initial_rollouts, rollouts)
     if not are_initial(bounds):
         settings["bounds"] = bounds
+    if encoder is not None:
+        settings["encoder"] = encoder
     settings = {"initial_rollouts": first, "expected_rollouts": total} | settings
     learner = make_learner(method, task, seed=seed, **settings)
     with progress_bar(total, enabled=progress) as bar:

@@ -17,6 +17,7 @@ else:
     Learner = TaskExtras = Any
 
 DEFAULT_METHOD = "hpsde-reps-gp"
+PICTURES = "pictures"
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ METHODS: dict[str, Method] = {
 }
 
 
-def new_learner(method: str, context_size: int, parameter_size: int, **arguments: Any) -> Learner:
+def new_learner(method: str, context_size: int | tuple[int, ...], parameter_size: int, **arguments: Any) -> Learner:
     """The named learner; what else it takes is given by name."""
     found = _method(method)
     return found.learner(context_size, parameter_size, **(found.arguments | arguments))
@@ -114,7 +115,24 @@ def make_learner(method: str, task: Any, seed: int = 0, **changes: Any) -> Learn
 
     extras = task_extras(check_task(task))
     given = {"initial_rollouts": extras.initial_rollouts} | task_settings(method, extras, task.name)
-    return new_learner(method, task.context_size, task.parameter_size, initial=task, seed=seed, **(given | changes))
+    shape = extras.context_shape or task.context_size
+    changes |= encoder_for(changes.get("encoder"), task, seed)
+    return new_learner(method, shape, task.parameter_size, initial=task, seed=seed, **(given | changes))
+
+
+def encoder_for(encoder: Any, task: Any, seed: int) -> dict[str, Any]:
+    """What a learner of the task is given as `encoder`: by the name "pictures" one that is fitted to its contexts."""
+    if encoder is None:
+        return {}
+    if not isinstance(encoder, str):
+        from hpsde.steps.encoders import of_function
+
+        return {"encoder": of_function(encoder, task, seed)}
+    if encoder != PICTURES:
+        raise UnknownNameError("encoder", encoder, (PICTURES,))
+    from hpsde.steps.pictures import PictureEncoder
+
+    return {"encoder": PictureEncoder.of_task(task, seed)}
 
 
 def _method(name: str) -> Method:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from numbers import Real
 from typing import Any
 
@@ -39,6 +40,30 @@ def check_rows(name: str, values: Any, size: int, rows: int | None = None) -> np
         raise InputError(
             f"{name} must be finite, and at most {LARGEST:g} in size; row {bad[0]} is "
             f"{array[bad[0]].tolist()} ({len(bad)} such)"
+        )
+    return array
+
+
+def check_shaped(name: str, values: Any, shape: tuple[int, ...], rows: int | None = None) -> np.ndarray:
+    """Arrays [rows, *shape] of finite numbers, or [rows, size] with all numbers of one in a row, as such rows."""
+    array, size = as_numbers(name, values), prod(shape)
+    if len(shape) == 1:
+        return check_rows(name, array, size, rows)
+    if array.shape[1:] == shape:
+        array = array.reshape(len(array), size)
+    if array.ndim != 2 or array.shape[1] != size or (rows is not None and len(array) != rows):
+        count = "N" if rows is None else str(rows)
+        raise InputError(
+            f"{name} must have shape [{', '.join([count, *map(str, shape)])}] or [{count}, {size}]; got "
+            f"{list(np.shape(values))}"
+        )
+    wrong = ~usable_numbers(array)
+    if wrong.any():
+        bad = int(np.flatnonzero(wrong.any(axis=1))[0])
+        place = [int(each) for each in np.unravel_index(int(np.argmax(wrong[bad])), shape)]
+        raise InputError(
+            f"{name} must be finite, and at most {LARGEST:g} in size; number {bad} has "
+            f"{array[bad, np.argmax(wrong[bad])]} at {place} ({int(wrong.any(axis=1).sum())} such)"
         )
     return array
 

@@ -7,7 +7,7 @@ one of base/draws.py. Results are numpy arrays of 64 bits, and nothing is compil
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -151,30 +151,35 @@ class Gaussian:
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """The rows of `values` [M, size], each as likely as the others. There is no density to evaluate."""
+    """The rows of `values` [M, size], each as likely as the others. There is no density to evaluate.
+
+    Contexts may be of any `shape`, such as pictures: then `values` are [M, *shape], and a row has all numbers of one.
+    """
 
     numpy_keys: ClassVar[bool] = True
 
     values: Any
+    shape: tuple[int, ...] = field(init=False, default=())
 
     def __post_init__(self) -> None:
         try:
             values = np.array(self.values, dtype=float, ndmin=1)
         except (TypeError, ValueError) as error:
             raise InputError(f"Samples: expected rows of numbers, got {self.values!r:.80}") from error
-        if values.ndim != 2 or 0 in values.shape:
+        if values.ndim < 2 or 0 in values.shape:
             raise InputError(
                 f"Samples: expected an array [M, size], a sample in each row, got shape {values.shape}; "
                 "samples of a single number have shape [M, 1]"
             )
         if not np.all(np.isfinite(values)):
             raise InputError(f"Samples: expected finite numbers, got {np.sum(~np.isfinite(values))} that are not")
+        object.__setattr__(self, "shape", values.shape[1:])
+        values = values.reshape(len(values), -1)
         values.setflags(write=False)
         object.__setattr__(self, "values", values)
 
     def __repr__(self) -> str:
-        rows, size = np.shape(self.values)
-        return f"Samples([{rows} rows of {size}])"
+        return f"Samples([{len(self.values)} rows of {' x '.join(map(str, self.shape))}])"
 
     @property
     def size(self) -> int:
@@ -199,16 +204,16 @@ class Samples:
         raise InputError("Samples have no log density; give hpsde.Uniform or hpsde.Gaussian where one is needed")
 
 
-def as_distribution(thing: Any, name: str = "distribution") -> Distribution:
-    """`thing` itself where it is a distribution, or `Samples` of an array or a list of rows.
+def as_distribution(thing: Any, name: str = "distribution", shaped: bool = False) -> Distribution:
+    """`thing` itself where it is a distribution, or `Samples` of an array or a list of rows; of any shape if `shaped`.
 
     A pair (low, high) is refused, because it could as well be two samples.
     """
     if isinstance(thing, Distribution):
-        return thing
+        return _rows_only(thing, name, shaped)
     if isinstance(thing, np.ndarray | list) or is_jax(thing):
         try:
-            return Samples(np.asarray(thing, dtype=float))
+            return _rows_only(Samples(np.asarray(thing, dtype=float)), name, shaped)
         except InputError as error:
             raise InputError(f"{name}: {error}") from None
         except (TypeError, ValueError) as error:
@@ -218,6 +223,12 @@ def as_distribution(thing: Any, name: str = "distribution") -> Distribution:
         f"{name}: expected hpsde.Uniform, hpsde.Gaussian or an array of samples [M, size], "
         f"got {type(thing).__name__}{hint}"
     )
+
+
+def _rows_only(thing: Distribution, name: str, shaped: bool) -> Distribution:
+    if not shaped and isinstance(thing, Samples) and len(thing.shape) > 1:
+        raise InputError(f"{name}: expected an array [M, size], a sample in each row; got {thing!r}")
+    return thing
 
 
 def _finite(name: str, value: Any, dimensions: tuple[int, ...] = (1,)) -> np.ndarray:

@@ -61,7 +61,7 @@ class Command:
         for doubt in policy.doubts:
             print(f"hpsde: doubt ({doubt.kind}): {doubt.text}", file=sys.stderr)
         context = np.array([self.context], dtype=float).reshape(1, -1)
-        for text in outside(context[0], policy.known_contexts):
+        for text in () if policy.encoder else outside(context[0], policy.known_contexts):
             print(f"hpsde: {text}", file=sys.stderr)
         print_json(answers(policy, context)[0])
 

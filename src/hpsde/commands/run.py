@@ -48,6 +48,8 @@ class Command(ExecutorOptions, LearnerOptions):
     """How many rollouts are evaluated in one call of a task that takes many."""
     measure: bool = False
     """Try every policy of your own function on evaluation contexts too; costs evaluations (tasks always do)."""
+    encoder: Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint="(default: none)")] = None
+    """Of a task whose contexts are pictures: "pictures" learns on a few numbers that are fitted to them."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: nothing is saved)")] = None
     """Folder of the run: rollouts, the learner's state, the policy, the iterations and the result."""
     force: bool = False
@@ -78,6 +80,7 @@ class Command(ExecutorOptions, LearnerOptions):
             chunk=self.chunk,
             measure=self.measure or None,
             overwrite=self.force,
+            encoder=self.encoder,
             **self.learner_arguments(),
         ) as run:
             try:

@@ -20,7 +20,8 @@ from hpsde.policy.hierarchical import HierarchicalPolicy
 from hpsde.policy.measured import measured_returns
 from hpsde.settings import Settings, changed_settings, full_name
 from hpsde.steps.bounds import FROM_INITIAL, Within, are_initial, make_bounds
-from hpsde.steps.initial import make_initial
+from hpsde.steps.encoders import context_shape, make_encoder
+from hpsde.steps.initial import OfEncoded, make_initial
 from hpsde.steps.judging import StepInfo
 from hpsde.steps.rollouts import GIVEN, INITIAL, Rollouts
 
@@ -73,7 +74,12 @@ class Learner(ABC):
     nothing else is said, none at all with None. `tell` takes what was really done, also beyond them.
 
     `ask` and `tell` are for people: strictly in turn, all rollouts of an ask told at once. Beneath them are
-    `propose`, `observe` and `update`, for a caller that keeps account of its rollouts itself.
+    `propose`, `observe` and `update`, for a caller that keeps account of its rollouts itself. These take contexts as
+    rows [N, S], as `check_contexts` gives them.
+
+    Contexts may be of any shape: then `context_size` is that shape, such as (64, 64, 3). With an `encoder`, a function
+    [N, 64, 64, 3] -> [N, Z] or an `hpsde.PictureEncoder`, everything is learned on the Z numbers that it gives; they
+    are what `rollouts.contexts` holds, and the learner's `context_size` from then on.
     """
 
     # The dataclass of its settings.
@@ -85,7 +91,7 @@ class Learner(ABC):
 
     def __init__(
         self,
-        context_size: int,
+        context_size: int | tuple[int, ...],
         parameter_size: int,
         *,
         initial: Any,
@@ -93,11 +99,14 @@ class Learner(ABC):
         expected_rollouts: int = 0,
         seed: int = 0,
         bounds: Any = FROM_INITIAL,
+        encoder: Any = None,
         settings: Any = None,
         **changes: Any,
     ):
         self.settings = changed_settings(self.SETTINGS, settings, changes)
-        self.context_size = check_count("context_size", context_size, 0)
+        shape = context_shape(context_size)
+        self.encoder = make_encoder(encoder, shape)
+        self.context_size = shape[0] if self.encoder is None else self.encoder.size
         self.parameter_size = check_count("parameter_size", parameter_size, 1)
         self.initial_rollouts = check_count("initial_rollouts", initial_rollouts, 2)
         self.expected_rollouts = check_count("expected_rollouts", expected_rollouts, 0)
@@ -105,16 +114,19 @@ class Learner(ABC):
         self.rollouts = Rollouts(self.context_size, self.parameter_size)
         self.info = Info()
         self.proposals = 0  # how often parameters were proposed: every time has its own random numbers
-        self._initial = make_initial(initial, self.parameter_size)
+        self._initial = make_initial(initial, self.parameter_size, any_context=self.encoder is not None)
         self.bounds = make_bounds(bounds, initial, self.parameter_size)
         self.bounds_are_given = self.bounds is not None and not are_initial(bounds)
         if self.bounds is not None:
             self._initial = Within(self._initial, self.bounds)
+        self._start = self._initial  # which takes contexts as they are
+        if self.encoder is not None:
+            self._initial = OfEncoded(self._start)
         self.pending = np.zeros(
             (0, self.parameter_size)
         )  # parameters that a caller has asked for, and not observed yet
         self._asked: _Asked | None = None
-        self._policy: HierarchicalPolicy | None = None
+        self._policy: HierarchicalPolicy | None = None  # of contexts that are encoded
         self._policy_rollouts = 0  # how many rollouts the policy was learned from
         self._begin()
 
@@ -123,7 +135,7 @@ class Learner(ABC):
 
     @abstractmethod
     def _draw(self, key: Array, rows: np.ndarray, policy: HierarchicalPolicy) -> Proposal:
-        """Parameters by the policy, as it explores."""
+        """Parameters by the policy, as it explores, in encoded contexts."""
 
     @abstractmethod
     def _estimate(self, key: Array, usable: np.ndarray) -> HierarchicalPolicy:
@@ -165,7 +177,7 @@ class Learner(ABC):
     @small_steps
     @double_precision
     def propose(self, contexts: np.ndarray, by_policy: bool) -> Proposal:
-        """Parameters for contexts [N, S], by the policy as it stands or by the initial one."""
+        """Parameters for checked contexts [N, S], by the policy as it stands or by the initial one."""
         key = self._key(ASK, self.proposals)
         if not by_policy:
             proposal = self._draw_initial(key, contexts)
@@ -173,14 +185,14 @@ class Learner(ABC):
         elif self._policy is None:
             raise AskTellError("there is no policy yet to propose parameters; update must come first")
         else:
-            proposal = self._draw(key, contexts, self._policy)
+            proposal = self._draw(key, self._encoded(contexts), self._policy)
             number = np.where(proposal.option == INITIAL, 0, self._policy.option_numbers[proposal.option])
         self.proposals += 1
         return proposal._replace(number=number)
 
     def _draw_initial(self, key: Array, rows: np.ndarray) -> Proposal:
-        parameters = self._initial.sample(key, rows)
-        log_density = self._initial.log_density(rows, parameters)
+        parameters = self._start.sample(key, rows)
+        log_density = self._start.log_density(rows, parameters)
         unknown = np.full(len(rows), np.nan)
         log_density = unknown if log_density is None else log_density
         return Proposal(parameters, np.full(len(rows), INITIAL), log_density)
@@ -241,7 +253,7 @@ class Learner(ABC):
     ) -> None:
         """Take in checked rollouts: contexts [N, S], parameters [N, D], the rest [N]."""
         self.rollouts.append(
-            contexts=contexts,
+            contexts=self._encoded(contexts),
             parameters=parameters,
             returns=returns,
             failed=failed,
@@ -254,7 +266,7 @@ class Learner(ABC):
 
     def check_possible(self, contexts: np.ndarray, parameters: np.ndarray, behaviour: np.ndarray) -> None:
         """An importance weight divides by the density: what the initial policy cannot do must not come from it."""
-        log_density = self._initial.log_density(contexts, parameters)
+        log_density = self._start.log_density(contexts, parameters)
         bad = np.flatnonzero([] if log_density is None else np.isneginf(log_density) & (behaviour == 0))
         if len(bad):
             raise InputError(
@@ -272,7 +284,7 @@ class Learner(ABC):
         """The policy learned from all rollouts told so far, re-estimated when there are new ones."""
         if self._policy is None or self._policy_rollouts != self.rollouts.usable:
             return self.update()
-        return self._policy
+        return self._policy.with_encoder(self.encoder)
 
     @keeps_programs
     @small_steps
@@ -295,7 +307,7 @@ class Learner(ABC):
         self._policy = self._measured(policy)
         self._policy_rollouts = self.rollouts.usable
         self.info = replace(self.info, updates=self.info.updates + 1)
-        return self._policy
+        return self._policy.with_encoder(self.encoder)
 
     def _measured(self, policy: HierarchicalPolicy) -> HierarchicalPolicy:
         """The policy with what its options have earned, where they are followed from step to step."""
@@ -317,14 +329,27 @@ class Learner(ABC):
         """Contexts [N, S] as rows; where there are none, `count` empty ones."""
         if contexts is None:
             if self.context_size:
-                raise InputError(f"{caller} needs contexts [N, {self.context_size}]; got none")
+                shape = (self.context_size,) if self.encoder is None else self.encoder.shape
+                raise InputError(f"{caller} needs contexts [{', '.join(['N', *map(str, shape)])}]; got none")
             if count is None:
                 raise InputError("ask needs to know how many parameters: ask(count=N)")
             return np.zeros((check_count("count", count, 1), 0))
-        rows = check_rows("contexts", contexts, self.context_size, count)
+        if self.encoder is None:
+            rows = check_rows("contexts", contexts, self.context_size, count)
+        else:
+            rows = self.encoder.rows("contexts", contexts, count)
         if len(rows) == 0:
             raise InputError(f"{caller} needs at least one context; got 0 rows")
         return rows
+
+    def _encoded(self, contexts: np.ndarray) -> np.ndarray:
+        """What is learned on [N, Z], of checked contexts [N, S]."""
+        if self.encoder is None:
+            return contexts
+        z = self.encoder.encode(contexts)
+        if isinstance(self._initial, OfEncoded):
+            self._initial.remember(z, contexts)
+        return z
 
     def _key(self, stream: int, index: int) -> Array:
         return fold_in(fold_in(make_key(self.seed), stream), index)
@@ -339,6 +364,6 @@ def _check_same_contexts(told: np.ndarray, asked: np.ndarray) -> None:
     if not np.array_equal(told, asked):
         row = int(np.flatnonzero((told != asked).any(axis=1))[0])
         raise AskTellError(
-            f"tell got other contexts than the last ask was given: row {row} is {told[row].tolist()}, asked "
-            f"was {asked[row].tolist()}; tell all rollouts of an ask at once, in its order"
+            f"tell got other contexts than the last ask was given: row {row} is {told[row].tolist()!s:.200}, asked "
+            f"was {asked[row].tolist()!s:.200}; tell all rollouts of an ask at once, in its order"
         )

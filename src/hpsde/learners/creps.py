@@ -10,5 +10,5 @@ from hpsde.learners.hireps import HiREPS
 class CREPS(HiREPS):
     """Contextual relative entropy policy search, by ask and tell: `HiREPS` with one option, whatever `max_options`."""
 
-    def __init__(self, context_size: int, parameter_size: int, **arguments: Any):
+    def __init__(self, context_size: int | tuple[int, ...], parameter_size: int, **arguments: Any):
         super().__init__(context_size, parameter_size, **(arguments | {"max_options": 1, "min_options": 1}))

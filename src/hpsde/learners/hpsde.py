@@ -251,7 +251,7 @@ class HPSDE(Learner):
     def recall(self, contexts: np.ndarray, option: np.ndarray) -> None:
         """The present policy chose these options [N] in contexts [N, S]; `propose` has said so already."""
         if self._policy is not None:
-            self._decided(contexts, option, self._policy)
+            self._decided(self._encoded(contexts), option, self._policy)
 
     def _decided(self, contexts: np.ndarray, option: np.ndarray, policy: HierarchicalPolicy) -> None:
         """Record the gate's decisions: the policy's density is computed from them."""

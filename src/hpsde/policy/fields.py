@@ -2,7 +2,8 @@
 
 Shapes are in the letters of base/shapes.py, and P: points, E: axes of the gate, K: knots of the warp, J: bumps,
 V: numbers of the return's level, Q: points of a gate that is sparse, or 0, M: squared exponentials of a kernel,
-H: units in a layer of a network, L: its layers after the first.
+H: units in a layer of a network, L: its layers after the first, A: axes of a context that is encoded, X: its numbers,
+C: components of an encoder, I: its points.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import numpy as np
 
 from hpsde.base.archive import TRUTH_VALUES, WHOLE_NUMBERS, Field
 from hpsde.steps.configuration import LARGEST_POINTS
+from hpsde.steps.encoders import Encoder, Flat, OwnEncoder
 from hpsde.steps.network import NEURAL, SHAPES, Network
+from hpsde.steps.pictures import PictureEncoder
 
 # Of these the exponential and its square are taken.
 LOGARITHMS = ("gate_log_lengths", "gate_log_signal", "gate_log_noise")
@@ -99,15 +102,22 @@ NEW_IN_VERSION = {
 GONE_IN_VERSION = {11: ("gate_matern",)}
 VERSION = max(NEW_IN_VERSION)
 NAMES_OPTIONS = 10  # since this version a header may name the kind of the options, and since the next it does
+HAS_ENCODER = VERSION + 1  # the version of files whose contexts are encoded, which says by what; others have none
 LINEAR = "linear"
+ENCODERS: dict[str, type[Encoder]] = {each.kind: each for each in (Flat, PictureEncoder, OwnEncoder)}
 OPTIONS: dict[str, tuple[Any, Mapping[str, str]]] = {NEURAL: (Network, SHAPES)}
 
 
-def fields_of(features: Any, gate: Any, version: int = VERSION, options: Any = LINEAR) -> dict[str, Field]:
-    """The fields of a file with these kinds of features, gate and options."""
+def fields_of(
+    features: Any, gate: Any, version: int = VERSION, options: Any = LINEAR, encoder: Any = None
+) -> dict[str, Field]:
+    """The fields of a file with these kinds of features, gate, options and encoder; None: there is none."""
     if not isinstance(features, str) or features not in FEATURES:
         raise ValueError(f"features {features!r} is none of {', '.join(FEATURES)}")
+    if encoder is not None and (not isinstance(encoder, str) or encoder not in ENCODERS):
+        raise ValueError(f"encoder {encoder!r} is none of {', '.join(ENCODERS)}")
     fields = COMMON | FEATURES[features] | gate_fields(gate) | option_fields(options)
+    fields |= {} if encoder is None else _as_fields("encoder_", ENCODERS[encoder].fields)
     unknown = {name for since, names in NEW_IN_VERSION.items() if since > version for name in names}
     unknown |= {name for since, names in GONE_IN_VERSION.items() if since <= version for name in names}
     return {name: field for name, field in fields.items() if name not in unknown}
@@ -151,15 +161,7 @@ def _as_fields(prefix: str, shapes: Mapping[str, str | Field]) -> dict[str, Fiel
 
 def check_fields(arrays: Mapping[str, np.ndarray], fields: Mapping[str, Field]) -> None:
     """A ValueError unless these are the fields, with their types and shapes, and numbers that make sense."""
-    if missing := [name for name in fields if name not in arrays]:
-        raise ValueError(f"the field {missing[0]} is missing")
-    if unknown := [name for name in arrays if name not in fields]:
-        raise ValueError(f"the field {unknown[0]} is not known")
-    sizes: dict[str, int] = {}
-    for name, field in fields.items():
-        _check_shape(name, arrays[name], field, sizes)
-        if not np.all(np.isfinite(arrays[name]) | (np.isinf(arrays[name]) & (name in BOUNDS))):
-            raise ValueError(f"the field {name} holds numbers that are not finite")
+    sizes = check_shapes(arrays, fields)
     # Every other size has numbers in the file that go with it: where there are no parameters, features need none.
     if sizes["D"] < 1 or sizes["O"] < 1:
         raise ValueError(f"it has {sizes['D']} parameters and {sizes['O']} options, at least 1 of each is needed")
@@ -190,6 +192,22 @@ def check_fields(arrays: Mapping[str, np.ndarray], fields: Mapping[str, Field]) 
         if sizes["F"] != wanted:
             raise ValueError(f"options of {sizes['F']} features were found where {wanted} features are")
     _check_numbers(arrays)
+
+
+def check_shapes(arrays: Mapping[str, np.ndarray], fields: Mapping[str, Field]) -> dict[str, int]:
+    """The sizes by their letters, or a ValueError unless these are the fields, with their types, finite numbers and
+    shapes.
+    """
+    if missing := [name for name in fields if name not in arrays]:
+        raise ValueError(f"the field {missing[0]} is missing")
+    if unknown := [name for name in arrays if name not in fields]:
+        raise ValueError(f"the field {unknown[0]} is not known")
+    sizes: dict[str, int] = {}
+    for name, field in fields.items():
+        _check_shape(name, arrays[name], field, sizes)
+        if not np.all(np.isfinite(arrays[name]) | (np.isinf(arrays[name]) & (name in BOUNDS))):
+            raise ValueError(f"the field {name} holds numbers that are not finite")
+    return sizes
 
 
 def _check_shape(name: str, array: np.ndarray, field: Field, sizes: dict[str, int]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,14 +24,24 @@ from hpsde.gp.kernel import KINDS
 from hpsde.policy.acting import OPTION_FIELDS, restored_gate, restored_options
 from hpsde.policy.doubt_entries import doubt_entries, doubts_from
 from hpsde.policy.doubts import Doubt
-from hpsde.policy.fields import LINEAR, NAMES_OPTIONS, VERSION, check_fields, fields_of
+from hpsde.policy.fields import (
+    ENCODERS,
+    HAS_ENCODER,
+    LINEAR,
+    NAMES_OPTIONS,
+    VERSION,
+    check_fields,
+    check_shapes,
+    fields_of,
+)
 from hpsde.policy.hierarchical import HierarchicalPolicy
 from hpsde.steps import level
+from hpsde.steps.encoders import LARGEST_SHAPE, Encoder, OwnEncoder
 from hpsde.steps.features import POLYNOMIALS, Custom, FeatureMap, SquaredExponential
 from hpsde.steps.rollouts import Units
 
 FORMAT = "hpsde-policy"
-READABLE = tuple(range(1, VERSION + 1))
+READABLE = tuple(range(1, HAS_ENCODER + 1))
 KEYS = ("format", "version", "features", "gate")
 
 
@@ -42,7 +53,7 @@ def save_policy(policy: HierarchicalPolicy, path: str | Path) -> None:
 
 def packed(policy: HierarchicalPolicy) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The header and the fields of the policy's file, checked."""
-    header = {
+    header: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
         "features": policy.features.kind,
@@ -50,30 +61,39 @@ def packed(policy: HierarchicalPolicy) -> tuple[dict[str, Any], dict[str, np.nda
         "doubts": doubt_entries(policy.doubts),
         "options": policy.options_kind,
     }
+    if policy.encoder is not None:
+        header |= {"version": HAS_ENCODER, "encoder": policy.encoder.kind}
     arrays = policy_arrays(policy)
     check_fields(arrays, policy_fields(policy))
     return header, arrays
 
 
-def load_policy(path: str | Path, *, features: Callable[[np.ndarray], np.ndarray] | None = None) -> HierarchicalPolicy:
-    """Read a policy. One learned with features of your own needs that function again: `features=`."""
-    return _policy_of(path, read_arrays(Path(path), links=True), features)
+def load_policy(
+    path: str | Path,
+    *,
+    features: Callable[[np.ndarray], np.ndarray] | None = None,
+    encoder: Callable[[np.ndarray], Any] | None = None,
+) -> HierarchicalPolicy:
+    """Read a policy. One learned with features, or with an encoder, of your own needs that function again: `features=`,
+    `encoder=`.
+    """
+    return _policy_of(path, read_arrays(Path(path), links=True), features, encoder)
 
 
 def policy_of_bytes(content: bytes, name: str) -> HierarchicalPolicy:
     """The policy of a file's bytes; `name` is what messages call it."""
-    return _policy_of(name, read_stream(io.BytesIO(content), len(content), f"{name} is not a policy file"), None)
+    return _policy_of(name, read_stream(io.BytesIO(content), len(content), f"{name} is not a policy file"))
 
 
 def _policy_of(
-    path: str | Path, arrays: dict[str, np.ndarray], features: Callable[[np.ndarray], np.ndarray] | None
+    path: str | Path, arrays: dict[str, np.ndarray], features: Any = None, encoder: Any = None
 ) -> HierarchicalPolicy:
     """The policy of what was read; `path` is for messages."""
     try:
         header = json.loads(str(arrays.pop("header")))
     except (KeyError, ValueError, RecursionError) as error:
         raise FileFormatError(f"{path} is not a policy file: it has no hpsde header") from error
-    policy = unpacked(path, header, arrays, features)
+    policy = unpacked(path, header, arrays, features, encoder)
     _check_custom_features(policy)
     try:
         policy.prepare()
@@ -87,6 +107,7 @@ def unpacked(
     header: Any,
     arrays: dict[str, np.ndarray],
     features: Callable[[np.ndarray], np.ndarray] | None = None,
+    encoder: Any = None,
 ) -> HierarchicalPolicy:
     """The policy of a header and fields, checked; errors name the file."""
     _check_header(path, header)
@@ -96,12 +117,48 @@ def unpacked(
             if features is None
             else f"{path} has {header['features']} features and takes no others: load_policy(path)"
         )
+    if (header.get("encoder") == OwnEncoder.kind) != (encoder is not None):
+        raise InputError(
+            f"{path} was learned with an encoder of your own, which is not in the file: load_policy(path, "
+            "encoder=function)"
+            if encoder is None
+            else f"{path} has {'no' if 'encoder' not in header else 'its own'} encoder and takes no other: "
+            "load_policy(path)"
+        )
     try:
         kinds = header["features"], header["gate"], header["version"], header.get("options", LINEAR)
-        check_fields(arrays, fields_of(*kinds))
+        check_fields(arrays, fields_of(*kinds, header.get("encoder")))
+        encodes = _encoder(header.get("encoder"), arrays, encoder)
+    except InputError:  # of the user's own encoder
+        raise
     except ValueError as error:
         raise FileFormatError(f"{path} is damaged: {error}") from error
-    return _assemble(header, _unsaid(arrays) | arrays, features, _doubts(path, header))
+    return _assemble(header, _unsaid(arrays) | arrays, features, _doubts(path, header), encodes)
+
+
+def _encoder(kind: str | None, arrays: dict[str, np.ndarray], function: Any) -> Encoder | None:
+    """What encodes contexts; a ValueError where it cannot be that of the file's options."""
+    if kind is None:
+        return None
+    own = {name.removeprefix("encoder_"): arrays[name] for name in arrays if name.startswith("encoder_")}
+    found, size = restored_encoder(kind, own, function), len(arrays["units_context_centre"])
+    if found.size != size:
+        if kind == OwnEncoder.kind:
+            raise InputError(
+                f"encoder must be the function the policy was learned with, which gave {size} numbers; this one gives "
+                f"{found.size}"
+            )
+        raise ValueError(f"its encoder gives {found.size} numbers, its options take {size}")
+    return found
+
+
+def restored_encoder(kind: str, arrays: dict[str, np.ndarray], function: Any = None) -> Encoder:
+    """The encoder of its arrays; a ValueError where they do not fit together. function: the user's own."""
+    check_shapes(arrays, ENCODERS[kind].fields)
+    shape = tuple(arrays["shape"].tolist())
+    if not shape or min(shape) < 1 or math.prod(shape) > LARGEST_SHAPE:
+        raise ValueError(f"its contexts are of shape {list(shape)}")
+    return OwnEncoder(function, shape) if kind == OwnEncoder.kind else ENCODERS[kind].restored(arrays)
 
 
 def policy_arrays(policy: HierarchicalPolicy) -> dict[str, np.ndarray]:
@@ -112,7 +169,8 @@ def policy_arrays(policy: HierarchicalPolicy) -> dict[str, np.ndarray]:
 
 def policy_fields(policy: HierarchicalPolicy) -> dict[str, Field]:
     """The fields of the policy's file."""
-    return fields_of(policy.features.kind, policy.gate_kind, options=policy.options_kind)
+    encoder = None if policy.encoder is None else policy.encoder.kind
+    return fields_of(policy.features.kind, policy.gate_kind, options=policy.options_kind, encoder=encoder)
 
 
 def _check_header(path: str | Path, header: Any) -> None:
@@ -126,7 +184,8 @@ def _check_header(path: str | Path, header: Any) -> None:
     if version not in READABLE:
         known_versions = ", ".join(map(str, READABLE))
         raise FileFormatError(f"{path} has version {version!r}; this hpsde reads versions {known_versions}")
-    later = [name for name, since in (("doubts", 3), ("options", NAMES_OPTIONS)) if version >= since]
+    since = {"doubts": 3, "options": NAMES_OPTIONS, "encoder": HAS_ENCODER}
+    later = [name for name in since if version >= since[name]]
     if set(header) != {*KEYS, *later}:
         raise FileFormatError(f"{path} is damaged: its header has the keys {', '.join(header)}")
 
@@ -152,6 +211,8 @@ def _values(policy: HierarchicalPolicy) -> dict[str, Any]:
     values["option_measured_return"] = np.where(policy.kept, 0.0 if means is None else means, 0.0)
     values["option_measured_rollouts"] = np.where(policy.kept, 0 if counts is None else counts, 0)
     values |= {f"features_{name}": value for name, value in vars(policy.features).items()}
+    if policy.encoder is not None:
+        values |= {f"encoder_{name}": value for name, value in policy.encoder.arrays().items()}
     from hpsde.steps.gates import kind_of
 
     return values | {f"gate_{name}": value for name, value in kind_of(policy.gate).arrays(policy.gate).items()}
@@ -184,7 +245,11 @@ def _unsaid(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _assemble(
-    header: dict[str, Any], arrays: dict[str, np.ndarray], function: Any, doubts: tuple[Doubt, ...]
+    header: dict[str, Any],
+    arrays: dict[str, np.ndarray],
+    function: Any,
+    doubts: tuple[Doubt, ...],
+    encoder: Encoder | None,
 ) -> HierarchicalPolicy:
     """The policy of checked fields."""
     units = Units(*(arrays[f"units_{name}"] for name in Units._fields))
@@ -202,6 +267,7 @@ def _assemble(
         measured_returns=arrays["option_measured_return"],
         measured_rollouts=arrays["option_measured_rollouts"],
         doubts=doubts,
+        encoder=encoder,
     )
 
 

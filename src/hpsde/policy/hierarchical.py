@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ from hpsde.base.shapes import Array
 from hpsde.errors import InputError
 from hpsde.policy.acting import Acting, GPInUse
 from hpsde.policy.doubts import Doubt
+from hpsde.steps.encoders import Encoder
 from hpsde.steps.features import FeatureMap
 from hpsde.steps.rollouts import Units
 
@@ -83,6 +85,8 @@ class HierarchicalPolicy:
     measured_rollouts: np.ndarray | None = None  # [O] how many rollouts those are
     doubts: tuple[Doubt, ...] = ()
     """What the learner is not sure of; empty where nothing speaks against the policy."""
+    encoder: Encoder | None = field(default=None, repr=False)
+    """What makes a few numbers of a context, on which all else works; None: contexts are a few numbers."""
 
     @classmethod
     def of_fields(cls, fields: Mapping[str, np.ndarray], gate: str, options: str, **parts: Any) -> HierarchicalPolicy:
@@ -125,7 +129,29 @@ class HierarchicalPolicy:
     @property
     def context_size(self) -> int:
         """S, how many numbers a context has."""
-        return len(self.units.context_centre)
+        return len(self.units.context_centre) if self.encoder is None else math.prod(self.encoder.shape)
+
+    @property
+    def context_shape(self) -> tuple[int, ...]:
+        """The shape of a context: [S] or, of a picture, that of the picture."""
+        return (self.context_size,) if self.encoder is None else self.encoder.shape
+
+    def with_encoder(self, encoder: Encoder | None) -> HierarchicalPolicy:
+        """The same policy for contexts that this encodes."""
+        if encoder is self.encoder:
+            return self
+        policy = type(self).__new__(type(self))
+        policy.__dict__.update(self.__dict__ | {"acting": self.acting, "encoder": encoder})
+        return policy
+
+    @property
+    def of_encoded(self) -> HierarchicalPolicy:
+        """The same policy for contexts that are encoded, such as `known_contexts`."""
+        return self.with_encoder(None)
+
+    def encode(self, contexts: Any) -> np.ndarray:
+        """The numbers [C, Z] that the policy sees of contexts [C, ...]."""
+        return self._contexts(contexts)[0]
 
     @property
     def parameter_size(self) -> int:
@@ -152,7 +178,10 @@ class HierarchicalPolicy:
         return np.asarray(self.numbers)[self.kept]
 
     def act(self, context: Any = None) -> np.ndarray:
-        """The best known parameters: [D] for one context [S], [N, D] for many [N, S]. No context: S = 0."""
+        """The best known parameters: [D] for one context [S], [N, D] for many [N, S]. No context: S = 0.
+
+        Contexts that are encoded have their own shape in place of [S].
+        """
         rows, single = self._contexts(context)
         means, chosen = self._chosen(rows)
         parameters = self.units.raw_parameters(means[chosen, np.arange(len(chosen))])
@@ -210,12 +239,12 @@ class HierarchicalPolicy:
     def sample(self, key: Array | int | np.integer, contexts: Any = None) -> np.ndarray:
         """Parameters drawn from the greedy option of each context; `key` is a JAX key or a seed."""
         rows, single = self._contexts(contexts)
-        parameters = self.sample_options(_as_key(key), rows, self.choose(rows))
+        parameters = self.sample_options(_as_key(key), rows, self._chosen(rows)[1])
         return parameters[0] if single else parameters
 
     @double_precision
     def sample_options(self, key: Array, contexts: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-        """Parameters [N, D] drawn from the given option of each context."""
+        """Parameters [N, D] drawn from the given option of each context, which is encoded."""
         from hpsde.steps import gaussian
 
         slots = np.flatnonzero(self.kept)[chosen]
@@ -227,12 +256,14 @@ class HierarchicalPolicy:
         Parameters [N, D] in contexts [N, S]; a single context [S], or None where S = 0, holds for all rows.
         """
         rows, xi = self._pairs(contexts, parameters)
-        return self.log_option_densities(rows, xi)[self.choose(rows), np.arange(len(rows))]
+        return self._log_option_densities(rows, xi)[self._chosen(rows)[1], np.arange(len(rows))]
 
     @double_precision
     def log_option_densities(self, contexts: Any, parameters: Any) -> np.ndarray:
         """log pi(xi | s, o) [O, N] of every option; arguments as for `log_prob`."""
-        rows, xi = self._pairs(contexts, parameters)
+        return self._log_option_densities(*self._pairs(contexts, parameters))
+
+    def _log_option_densities(self, rows: np.ndarray, xi: np.ndarray) -> np.ndarray:
         from hpsde.steps import gaussian
 
         values = gaussian.log_density(self._kept_options, self.features(rows), self.units.parameters(xi))
@@ -286,12 +317,16 @@ class HierarchicalPolicy:
         return map_arrays(lambda part: part[self.kept], self.standard_options)
 
     def _contexts(self, contexts: Any) -> tuple[np.ndarray, bool]:
-        """Contexts as rows [C, S], and whether a single one was meant."""
+        """Contexts as rows [C, S], encoded, and whether a single one was meant."""
         if contexts is None:
             if self.context_size:
                 raise InputError(f"this policy needs a context of {self.context_size} numbers; got none")
             return np.zeros((1, 0)), True
         array = as_numbers("context", contexts)
+        if self.encoder is not None:
+            single = array.shape in (self.encoder.shape, (self.context_size,))
+            rows = self.encoder.rows("context", array[None] if single else array)
+            return self.encoder.encode(rows), single
         if self.context_size == 1 and array.ndim == 0:
             array = array[None]
         single = array.ndim == 1 and array.shape[0] == self.context_size

@@ -30,6 +30,7 @@ class OptionSummary(NamedTuple):
 
 def option_summaries(policy: HierarchicalPolicy) -> list[OptionSummary]:
     """Every option in the contexts of the rollouts, or in some of them where these are many."""
+    policy = policy.of_encoded
     contexts = policy.known_contexts if policy.context_size else np.zeros((1, 0))
     if len(contexts) > MOST_CONTEXTS:
         contexts = contexts[np.linspace(0, len(contexts) - 1, MOST_CONTEXTS).astype(int)]

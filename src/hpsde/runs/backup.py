@@ -13,8 +13,9 @@ from hpsde.policy.file import load_policy
 from hpsde.runs.age import check_age
 from hpsde.runs.faults import faults
 from hpsde.runs.files import write_json
-from hpsde.runs.folder import CONFIG, DATABASE, PAST, POLICY, STATE, prepare_folder
+from hpsde.runs.folder import CONFIG, DATABASE, ENCODER, PAST, POLICY, STATE, prepare_folder
 from hpsde.runs.ledger import Ledger
+from hpsde.steps.encoders import OwnEncoder
 
 
 def backup(run: Ledger, to: Path) -> None:
@@ -25,7 +26,7 @@ def backup(run: Ledger, to: Path) -> None:
     """
     prepare_folder(to, overwrite=False)
     try:
-        for name in (STATE, POLICY, PAST):
+        for name in (STATE, POLICY, PAST, ENCODER):
             if (run.folder / name).is_file():
                 _copy(run.folder / name, to / name)
         with replaced(to / DATABASE) as unfinished:
@@ -58,8 +59,11 @@ def check(run: Ledger) -> dict[str, Any]:
     attempt("rollouts", lambda: len(run.rollouts()))
     attempt("steps", lambda: len(run.store.steps()))
     attempt("events", lambda: len(run.store.events()))
-    if (run.folder / POLICY).exists():
+    if (run.folder / POLICY).exists() and run.config.encoder != OwnEncoder.kind:  # which only its user has
         attempt("policy", lambda: len(load_policy(run.folder / POLICY).options))
+    if run.config.encoder and run.config.encoder != OwnEncoder.kind:
+        attempt("encoder", lambda: run.encoder)
+        read.pop("encoder", None)
     try:
         check_age(run.store, run.made_with.run, run.folder / STATE)
     except HpsdeError as error:

@@ -21,7 +21,8 @@ _LEAST = {
 
 
 _MOST = {
-    **dict.fromkeys(("context_size", "parameter_size"), 10_000),
+    "context_size": 1_000_000,
+    "parameter_size": 10_000,
     **dict.fromkeys(("rollouts", "initial_rollouts", "expected_rollouts", "batch", "chunk"), 1_000_000),
 }
 MOST_NUMBERS = 10**8
@@ -37,6 +38,7 @@ class RunConfig:
     batch: rollouts between two learning steps. chunk: how many are evaluated in one call of the task.
     measure: whether every policy is tried on the task's evaluation contexts, which costs evaluations.
     tolerance: the run ends before where no more is left to gain; runs that do not say it do all rollouts.
+    encoder: the kind of what makes a few numbers of a context, which is in a file of its own; "" where nothing does.
     """
 
     run: str
@@ -56,6 +58,7 @@ class RunConfig:
     created: str
     versions: dict[str, str]
     tolerance: float = 0.0
+    encoder: str = ""
 
     def __post_init__(self) -> None:
         for name, least in _LEAST.items():
@@ -71,7 +74,10 @@ class RunConfig:
 
     def as_dict(self) -> dict[str, Any]:
         """In JSON's own types."""
-        return {"format": FORMAT, "version": VERSION, **asdict(self)}
+        said = asdict(self)
+        if not self.encoder:  # as before there were any
+            del said["encoder"]
+        return {"format": FORMAT, "version": VERSION, **said}
 
     @classmethod
     def from_dict(cls, data: Any) -> RunConfig:
@@ -81,7 +87,9 @@ class RunConfig:
         if data.get("version") != VERSION:
             raise FileFormatError(f"it has version {data.get('version')!r}; this hpsde reads version {VERSION}")
         names = [each.name for each in fields(cls)]
-        values = {"tolerance": 0.0} | {name: data[name] for name in data if name not in ("format", "version")}
+        values = {"tolerance": 0.0, "encoder": ""} | {
+            name: data[name] for name in data if name not in ("format", "version")
+        }
         if sorted(values) != sorted(names):
             wrong = sorted(set(values) ^ set(names))
             raise FileFormatError(f"expected the entries {', '.join(names)}; {', '.join(map(str, wrong))} is not right")

@@ -10,6 +10,8 @@ from hpsde.runs.lock import RunLock
 
 CONFIG = "config.json"
 """What was asked for, and the versions it was made with."""
+ENCODER = "encoder.npz"
+"""What makes a few numbers of a context, where contexts are pictures. Written once."""
 DATABASE = "rollouts.sqlite"
 """All rollouts and learning steps. The one file that everything else follows from."""
 STATE = "learner.npz"
@@ -27,7 +29,8 @@ LOG = "log.txt"
 LOCK = "lock"
 """Who is working on the run now."""
 
-FILES = (CONFIG, DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", STATE, POLICY, PAST, ITERATIONS, RESULT, LOG, LOCK)
+OF_DATABASE = (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm")
+FILES = (CONFIG, ENCODER, *OF_DATABASE, STATE, POLICY, PAST, ITERATIONS, RESULT, LOG, LOCK)
 
 
 def check_files(folder: Path) -> None:

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -20,10 +21,11 @@ from hpsde.runs.arrays import Rows
 from hpsde.runs.config import RunConfig, read_config
 from hpsde.runs.events import EXTENDED, added_count
 from hpsde.runs.far_returns import LEAST, far_returns, may_be_far
-from hpsde.runs.folder import CONFIG, DATABASE, LOCK, LOG, STATE, check_files, check_parts
+from hpsde.runs.folder import CONFIG, DATABASE, ENCODER, LOCK, LOG, STATE, check_files, check_parts
 from hpsde.runs.lock import WAIT_SECONDS, RunLock
 from hpsde.runs.plans import planned
 from hpsde.runs.store import Store
+from hpsde.steps.encoders import Encoder
 
 Kind = TypeVar("Kind", bound="Ledger")
 
@@ -71,7 +73,8 @@ class Status:
 class Ledger:
     """A run that can be told and read. `Run` is a ledger that can also ask and learn."""
 
-    def __init__(self, folder: Path, config: RunConfig, task: Any = None):
+    def __init__(self, folder: Path, config: RunConfig, task: Any = None, encoder: Any = None):
+        self._given_encoder = encoder
         self.folder, self.made_with, self.task = folder, config, task
         self.lock = RunLock(folder / LOCK)
         self.store = Store(folder / DATABASE, config.context_size, config.parameter_size, self.lock)
@@ -79,8 +82,11 @@ class Ledger:
         self._whole = False  # whether the database is known to be no old copy
 
     @classmethod
-    def open(cls: type[Kind], folder: str | Path, *, task: Any = None, trust: bool = False) -> Kind:
-        """The run in a folder. A run of a task of your own, made with `create(folder, task)`, takes it again here.
+    def open(
+        cls: type[Kind], folder: str | Path, *, task: Any = None, trust: bool = False, encoder: Any = None
+    ) -> Kind:
+        """The run in a folder. A run of a task of your own, made with `create(folder, task)`, takes it again here; so
+        does one with an encoder that is a function of your own.
 
         trust: the code that the folder names may run, where ask and tell need it: a task of your own, made by name.
         """
@@ -92,7 +98,14 @@ class Ledger:
             from hpsde.runs.making import trusted_task
 
             task = trusted_task(config)
-        return cls(folder, config, task)
+        return cls(folder, config, task, encoder=encoder)
+
+    @cached_property
+    def encoder(self) -> Encoder | None:
+        """What makes a few numbers of the run's contexts, from its file or, a function of your own, as it was given."""
+        from hpsde.runs.encoding import load_encoder
+
+        return load_encoder(self.folder / ENCODER, self.made_with, self._given_encoder)
 
     def close(self) -> None:
         """Close the database."""
@@ -188,7 +201,8 @@ class Ledger:
             place = np.searchsorted(asked.id, ids)  # the store answers in the order of the numbers
             from hpsde.runs.making import learner_of
 
-            learner_of(self.config, self.task).check_possible(asked.contexts[place], executed, asked.policy[place])
+            learner = learner_of(self.config, self.task, self.encoder)
+            learner.check_possible(asked.contexts[place], executed, asked.policy[place])
         return executed
 
     def extend(self, rollouts: int) -> None:

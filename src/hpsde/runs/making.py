@@ -13,11 +13,12 @@ from hpsde.base.groups import Group, named, said_of
 from hpsde.errors import FileFormatError, InputError
 from hpsde.learners.ask_tell import Learner
 from hpsde.learning import batch_size, budget
-from hpsde.methods import new_learner, task_settings
+from hpsde.methods import encoder_for, new_learner, task_settings
 from hpsde.problems import Problem, distribution_text, problem_from_words
 from hpsde.runs.config import RunConfig, versions
 from hpsde.runs.folder import CONFIG
 from hpsde.steps.bounds import bounds_text
+from hpsde.steps.encoders import Encoder, make_encoder
 from hpsde.tasks.task import check_task, task_extras, task_from_function
 
 CHUNK = 25
@@ -27,6 +28,7 @@ def make_config(
     what: Any,
     words: dict[str, Any],
     *,
+    shape: tuple[int, ...] | None = None,
     name: str,
     method: str,
     seed: int,
@@ -37,8 +39,11 @@ def make_config(
     measure: bool | None,
     tolerance: float,
     settings: dict[str, Any],
+    encoder: Any = None,
 ) -> tuple[RunConfig, Any, Learner]:
-    """A new run's configuration, its task where there is one, and its learner. `Run.create` explains the arguments.
+    """A new run's configuration, its task where there is one, and its learner, which has the encoder.
+
+    `Run.create` explains the arguments. shape: of a context, where nothing else says it.
 
     All that is wrong with the settings shows when the learner is made.
     """
@@ -50,6 +55,9 @@ def make_config(
         given |= {} if problem.bounds is None else {"bounds": problem.bounds}
         given |= problem.settings | ({} if problem.max_options is None else {"max_options": problem.max_options})
     context_size = int(getattr(problem if task is None else task, "context_size"))  # noqa: B009 - of either
+    encodes = make_encoder(
+        encoder_for(encoder, task, seed).get("encoder"), shape or extras.context_shape or (context_size,)
+    )
     config = RunConfig(
         run=uuid.uuid4().hex,
         name=str(task.name) if task is not None else (problem and problem.name) or name,
@@ -68,8 +76,9 @@ def make_config(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         versions=versions(),
         tolerance=check_tolerance(tolerance),
+        encoder="" if encodes is None else encodes.kind,
     )
-    return config, task, learner_of(config, task)
+    return config, task, learner_of(config, task, encodes)
 
 
 def problem_and_task(what: Any, words: dict[str, Any]) -> tuple[Problem | None, Any]:
@@ -96,7 +105,7 @@ def problem_and_task(what: Any, words: dict[str, Any]) -> tuple[Problem | None, 
     return problem, task_from_function(what, contexts=contexts, initial=initial, batched=batched)
 
 
-def learner_of(config: RunConfig, task: Any) -> Learner:
+def learner_of(config: RunConfig, task: Any, encoder: Encoder | None = None) -> Learner:
     """The learner of a run before anything was told."""
     initial, problem = task, stored_problem(config)
     if problem is not None and (task is None or problem.initial is not None):
@@ -119,6 +128,7 @@ def learner_of(config: RunConfig, task: Any) -> Learner:
         initial_rollouts=config.initial_rollouts,
         expected_rollouts=config.expected_rollouts,
         seed=config.seed,
+        encoder=encoder,
         **config.settings,
     )
 

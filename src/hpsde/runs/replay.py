@@ -24,6 +24,7 @@ from hpsde.runs.plans import changes_after, planned_first
 from hpsde.runs.state import load_state
 from hpsde.runs.store import Store
 from hpsde.settings import changed_settings
+from hpsde.steps.encoders import Encoder
 
 
 class Loaded(NamedTuple):
@@ -36,7 +37,7 @@ class Loaded(NamedTuple):
     records: dict[int, dict[str, Any]]
 
 
-def load_learner(store: Store, config: RunConfig, task: Any, state: Path) -> Loaded:
+def load_learner(store: Store, config: RunConfig, task: Any, state: Path, encoder: Encoder | None) -> Loaded:
     """The learner as it was after the last learning step; as it would have been, where rollouts were corrected.
 
     `config` is what was planned at first.
@@ -45,11 +46,11 @@ def load_learner(store: Store, config: RunConfig, task: Any, state: Path) -> Loa
     rows, (_, _, steps) = store.used_rows(), store.position()
     events = store.events()
     config = planned_first(config, events)
-    learner, known = learner_of(config, task), 0
+    learner, known = learner_of(config, task, encoder), 0
     if outdated_from(events) is None and _remembers(learner, state, state_origin(store, config)):
         known = learner.info.updates
         if known > steps or learner.info.rollouts != int((rows.step <= known).sum()):
-            learner, known = learner_of(config, task), 0  # the state does not belong to these rollouts
+            learner, known = learner_of(config, task, encoder), 0  # the state does not belong to these rollouts
     given = store, rows, events, steps
     try:
         return Loaded(learner, known, _go_through(learner, known, *given))
@@ -58,7 +59,7 @@ def load_learner(store: Store, config: RunConfig, task: Any, state: Path) -> Loa
     except Exception:  # whatever a state that does not fit leads to: without it all is learned again
         if known == 0:
             raise
-    learner = learner_of(config, task)
+    learner = learner_of(config, task, encoder)
     return Loaded(learner, 0, _go_through(learner, 0, *given))
 
 

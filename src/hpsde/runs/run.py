@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,9 +18,10 @@ from hpsde.learning import TOLERANCE
 from hpsde.methods import DEFAULT_METHOD
 from hpsde.policy.hierarchical import HierarchicalPolicy
 from hpsde.runs.config import RunConfig
+from hpsde.runs.encoding import save_encoder
 from hpsde.runs.events import SET
 from hpsde.runs.files import json_ready, write_json
-from hpsde.runs.folder import CONFIG, DATABASE, ITERATIONS, PAST, POLICY, RESULT, STATE, prepare_folder
+from hpsde.runs.folder import CONFIG, DATABASE, ENCODER, ITERATIONS, PAST, POLICY, RESULT, STATE, prepare_folder
 from hpsde.runs.iterations import write_iterations
 from hpsde.runs.ledger import Ledger
 from hpsde.runs.lock import WAIT_SECONDS
@@ -31,6 +33,7 @@ from hpsde.runs.state import save_state
 from hpsde.runs.store import Store
 from hpsde.settings import values_of
 from hpsde.steps.bounds import FROM_INITIAL, are_initial
+from hpsde.steps.encoders import context_shape
 from hpsde.steps.rollouts import rollout_seed
 from hpsde.tasks.task import check_task
 
@@ -59,9 +62,11 @@ class Run(Ledger):
     Threads may share it: one at a time asks or learns, and all may tell.
     """
 
-    def __init__(self, folder: Path, config: RunConfig, task: Any = None, learner: Learner | None = None):
+    def __init__(
+        self, folder: Path, config: RunConfig, task: Any = None, learner: Learner | None = None, encoder: Any = None
+    ):
         """`learner`: that of a new run, which has learned nothing yet."""
-        super().__init__(folder, config, None if task is None else check_task(task))
+        super().__init__(folder, config, None if task is None else check_task(task), encoder)
         self._learner = learner
         self._seen_events = 0  # how many events the learner in memory knows of
         self._remembered = False  # whether the learner began with a state that was stored
@@ -74,7 +79,7 @@ class Run(Ledger):
         *,
         contexts: Any = None,
         initial: Any = None,
-        context_size: int | None = None,
+        context_size: int | tuple[int, ...] | None = None,
         batched: bool | None = None,
         bounds: Any = FROM_INITIAL,
         method: str = DEFAULT_METHOD,
@@ -85,6 +90,7 @@ class Run(Ledger):
         chunk: int | None = None,
         measure: bool | None = None,
         tolerance: float = TOLERANCE,
+        encoder: Any = None,
         overwrite: bool = False,
         **settings: Any,
     ) -> Run:
@@ -92,15 +98,19 @@ class Run(Ledger):
 
         what: a task by name, "module:function", a TOML file, a `Problem` or a task; None where rollouts are asked
             for and told by hand. With None or a function go `initial` and, where there are contexts, `contexts` (their
-            distribution) or `context_size`.
-        bounds, method, seed, rollouts, initial_rollouts, tolerance, settings: as for `hpsde.learn`. batch: how many
-            rollouts are told before `ask` learns from them. chunk: how many are evaluated in one call of the task.
+            distribution) or `context_size`, a number or the shape of a picture.
+        bounds, method, seed, rollouts, initial_rollouts, tolerance, encoder, settings: as for `hpsde.learn`. batch: how
+            many rollouts are told before `ask` learns from them. chunk: how many are evaluated in one call of the task.
         """
         folder = Path(folder)
-        words = {"contexts": contexts, "initial": initial, "context_size": context_size, "batched": batched}
+        shape = None if context_size is None or np.ndim(context_size) == 0 else context_shape(context_size)
+        size = context_size if shape is None else prod(shape)
+        words = {"contexts": contexts, "initial": initial, "context_size": size, "batched": batched}
         config, task, learner = make_config(
             what,
             words,
+            shape=shape,
+            encoder=encoder,
             name=folder.name,
             method=method,
             seed=seed,
@@ -115,10 +125,13 @@ class Run(Ledger):
         prepare_folder(folder, overwrite)
         try:
             Store.create(folder / DATABASE)
+            if learner.encoder is not None:
+                save_encoder(learner.encoder, folder / ENCODER)
             write_json(folder / CONFIG, config.as_dict())
         except OSError as error:
             raise StorageError(f"{folder} cannot be written: {error}") from error
         run = cls(folder, config, task, learner)
+        run.encoder = learner.encoder
         run.log(f"created: {config.name}, {config.method}, seed {config.seed}")
         return run
 
@@ -180,7 +193,8 @@ class Run(Ledger):
         They count among the first rollouts, so that they stand in for initial ones, but not among those that the run
         was made for (`rollouts`). The density that they came from is estimated. `source` is for the books.
         """
-        rows, xi, values, _ = learner_of(self.config, self.task).check_told("add", contexts, parameters, returns)
+        learner = learner_of(self.config, self.task, self.encoder)
+        rows, xi, values, _ = learner.check_told("add", contexts, parameters, returns)
         with self.lock.hold("add", wait=WAIT_SECONDS):
             self._check_age()
             ids = self.store.add_given(rows, xi, values, self.config.seed, str(source))
@@ -203,7 +217,7 @@ class Run(Ledger):
         """
         with self.lock.hold("correct", wait=WAIT_SECONDS):
             if self.store.position()[2]:
-                learner_of(self.made_with, self.task)  # where there can be none, nothing is written down
+                learner_of(self.made_with, self.task, self.encoder)  # where there can be none, nothing is written down
             self.note_correction(id, value, failed=failed, drop=drop, reason=reason)
             if self.store.position()[2]:
                 self.learner()
@@ -234,7 +248,8 @@ class Run(Ledger):
         """The learner as it stands: from memory, or from the folder when another process has moved the run on."""
         if self._learner is None or not self._is_current(self._learner):
             self.config = planned(self.made_with, self.store.events())
-            learner, stored, records = load_learner(self.store, self.made_with, self.task, self.folder / STATE)
+            where = self.folder / STATE
+            learner, stored, records = load_learner(self.store, self.made_with, self.task, where, self.encoder)
             if records:
                 PastPolicies(self.folder / PAST).forget(min(records))
             if stored < learner.info.updates:

@@ -67,6 +67,41 @@ class FromTask:
         return _densities("the task's log_initial", values, len(contexts))
 
 
+class OfEncoded:
+    """An initial policy for contexts that are encoded: it remembers which context each z [Z] came from.
+
+    Where parameters come from one distribution, whatever the context, there is nothing to remember; and where there is
+    no density to ask for, only the last contexts.
+    """
+
+    def __init__(self, initial: Any):
+        self.initial = initial
+        start = getattr(initial, "initial", initial)  # behind its bounds
+        self._needs = isinstance(start, FromTask)
+        self._forgets = self._needs and not getattr(start.task, "has_initial_density", True)
+        self._known: dict[bytes, np.ndarray] = {}
+
+    def remember(self, z: np.ndarray, contexts: np.ndarray) -> None:
+        """z [N, Z] came from contexts [N, S]."""
+        if self._needs:
+            if self._forgets:
+                self._known = {}
+            self._known |= {each.tobytes(): context for each, context in zip(z, contexts, strict=True)}
+
+    def sample(self, key: Array, contexts: np.ndarray) -> np.ndarray:
+        return self.initial.sample(key, self._behind(contexts))
+
+    def log_density(self, contexts: np.ndarray, parameters: np.ndarray) -> np.ndarray | None:
+        if self._forgets:
+            return None
+        return self.initial.log_density(self._behind(contexts), parameters)
+
+    def _behind(self, z: np.ndarray) -> np.ndarray:
+        if not self._needs or not len(z):
+            return z
+        return np.stack([self._known[each.tobytes()] for each in np.ascontiguousarray(z)])
+
+
 def _densities(name: str, values: Any, rows: int) -> np.ndarray:
     """Log densities [rows]: numbers or minus infinity, never NaN."""
     array = as_numbers(name, values)
@@ -78,8 +113,13 @@ def _densities(name: str, values: Any, rows: int) -> np.ndarray:
     return array
 
 
-def make_initial(initial: Any, parameter_size: int) -> InitialPolicy:
-    """The initial policy from a task, a distribution or an array of samples."""
+def make_initial(initial: Any, parameter_size: int, any_context: bool = False) -> InitialPolicy:
+    """The initial policy from a task, a distribution or an array of samples.
+
+    any_context: of a task that says its distribution, `initial`, take this: it needs no context.
+    """
+    if any_context and isinstance(getattr(initial, "initial", None), Distribution):
+        return FromDistribution(initial.initial)
     if hasattr(initial, "sample_initial") and hasattr(initial, "log_initial"):
         return FromTask(initial, parameter_size)
     distribution = as_distribution(initial, "initial")

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-from hpsde.base.checks import check_rows
+from hpsde.base.checks import check_rows, check_shaped
 from hpsde.base.distributions import Distribution, Samples, Uniform, as_distribution
 from hpsde.base.draws import make_key, with_key
 from hpsde.base.shapes import Array, Float
@@ -80,6 +80,8 @@ class TaskExtras:
     parameter_bounds: (low [D], high [D]) in which solutions are looked for; `evaluate` does not enforce them.
     bounded: True when these are hard bounds: nothing that is proposed or learned leaves them. False: for pictures.
     solutions: the solutions the task is known to have.
+    context_shape: the shape of one context where it is more than a row of numbers, such as (64, 64, 3); contexts still
+        come as rows [N, S], with all numbers of one in a row.
     figure: the name of the panels (`hpsde.plots.FIGURES`) that show a policy in place of maps and slices: "puddle",
         "rover" or, for pictures of an arm, "postures".
     """
@@ -95,6 +97,7 @@ class TaskExtras:
     parameter_bounds: tuple[np.ndarray, np.ndarray] | None = None
     bounded: bool = False
     solutions: tuple[Solution, ...] = ()
+    context_shape: tuple[int, ...] | None = None
     figure: str | None = None
 
 
@@ -169,6 +172,11 @@ class FunctionTask:
         return 0 if self.contexts is None else self.contexts.size
 
     @property
+    def context_shape(self) -> tuple[int, ...]:
+        """Of one context; the function gets it in this shape."""
+        return tuple(getattr(self.contexts, "shape", None) or (self.context_size,))
+
+    @property
     def parameter_size(self) -> int:
         return self.initial.size
 
@@ -190,7 +198,7 @@ class FunctionTask:
 
     def sample_initial(self, key: Array, contexts: Any) -> Float[np.ndarray, "N D"]:
         """Parameters from the initial distribution, which is the same in every context."""
-        return _numbers(with_key(self.initial.sample, key, len(check_rows("contexts", contexts, self.context_size))))
+        return _numbers(with_key(self.initial.sample, key, len(check_shaped("contexts", contexts, self.context_shape))))
 
     def log_initial(self, contexts: Any, parameters: Any) -> Float[np.ndarray, " N"]:
         """Log density of the initial distribution at the parameters."""
@@ -204,7 +212,7 @@ class FunctionTask:
             that takes seeds, and are of no concern to others.
         """
         s, xi = self._checked(contexts, parameters)
-        numbers = check_seeds(seeds, len(xi))
+        numbers, s = check_seeds(seeds, len(xi)), s.reshape(len(s), *self.context_shape)
         if self.batched:
             arguments = (xi.copy(),) if self.contexts is None else (s.copy(), xi.copy())
             named = {"seeds": numbers} if self.takes_seeds else {}
@@ -229,7 +237,7 @@ class FunctionTask:
         return _numbers(with_key(self.contexts.sample, make_key(_EVALUATION_SEED), EVALUATION_POINTS))
 
     def _checked(self, contexts: Any, parameters: Any) -> tuple[np.ndarray, np.ndarray]:
-        s = check_rows("contexts", contexts, self.context_size)
+        s = check_shaped("contexts", contexts, self.context_shape)
         return s, check_rows("parameters", parameters, self.parameter_size, rows=len(s))
 
 
@@ -251,7 +259,8 @@ def task_from_function(
         number, another one for each rollout, of which all that is random in the rollout should be drawn.
     initial: the distribution of the first, exploring parameters: hpsde.Uniform, hpsde.Gaussian, or an array
         of samples [M, D].
-    contexts: the distribution of the contexts in the same forms, or None when the task has no context.
+    contexts: the distribution of the contexts in the same forms, or None when the task has no context. Samples may be
+        of any shape [M, ...], such as pictures: the function gets them in that shape.
     batched: True when the function takes all rollouts at once, ([N, S], [N, D]) -> [N] or ([N, D]) -> [N].
     name: what to call the task; by default the function's own name.
     evaluation: contexts [C, S] on which a policy is judged; by default those of
@@ -263,13 +272,14 @@ def task_from_function(
     allowed = {"description", "features", "max_options", "initial_rollouts", "rollouts", "solutions"}
     if unknown := sorted(extras.keys() - allowed):
         raise InputError(f"unknown arguments {', '.join(unknown)}; valid extras are: {', '.join(sorted(allowed))}")
-    context_distribution = None if contexts is None else as_distribution(contexts, "contexts")
+    context_distribution = None if contexts is None else as_distribution(contexts, "contexts", shaped=True)
     own_name, signature = getattr(function, "__name__", type(function).__name__), _signature(function)
     if signature is not None:
         _check_call(own_name, signature, context_distribution is not None)
     if evaluation is not None:
         size = 0 if context_distribution is None else context_distribution.size
-        evaluation = np.array(check_rows("evaluation", evaluation, size))
+        shape = getattr(context_distribution, "shape", None) or (size,)
+        evaluation = np.array(check_shaped("evaluation", evaluation, shape))
         evaluation.setflags(write=False)
     initial = as_distribution(initial, "initial")
     extras = {"initial_rollouts": first_by_default(context_distribution, initial)} | extras

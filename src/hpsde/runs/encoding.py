@@ -1,0 +1,52 @@
+"""The file of a run's encoder. It is written once: all learning steps, also of resumed runs, encode with the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpsde.base.archive import read_arrays, write_arrays
+from hpsde.errors import FileFormatError, HpsdeError, InputError
+from hpsde.policy.file import restored_encoder
+from hpsde.runs.config import RunConfig
+from hpsde.steps.encoders import Encoder, OwnEncoder
+
+FORMAT, VERSION = "hpsde-encoder", 1
+
+
+def save_encoder(encoder: Encoder, path: Path) -> None:
+    """Write it; of a function of the user's own only which contexts it is for."""
+    header = {"format": FORMAT, "version": VERSION, "kind": encoder.kind}
+    write_arrays(path, {"header": np.array(json.dumps(header)), **encoder.arrays()})
+
+
+def load_encoder(path: Path, config: RunConfig, given: Any) -> Encoder | None:
+    """The encoder of the run with this configuration; `given`: the user's own function, where there is one."""
+    own = config.encoder == OwnEncoder.kind
+    if given is not None and not own:
+        raise InputError(f"this run has {'its own' if config.encoder else 'no'} encoder and takes no other")
+    if own and given is None:
+        raise InputError(
+            "this run was made with an encoder of your own, which is not stored; give it again: "
+            "Run.open(folder, encoder=function)"
+        )
+    if not config.encoder:
+        return None
+    try:
+        arrays = read_arrays(path, "an encoder")
+        header = json.loads(str(arrays.pop("header")))
+        if header != {"format": FORMAT, "version": VERSION, "kind": config.encoder}:
+            raise ValueError("its header is not that of this run's encoder")
+        return restored_encoder(config.encoder, arrays, given)
+    except FileNotFoundError:
+        raise FileFormatError(
+            f"{path} is missing: without it the run's contexts cannot be read. Put that of a backup in its place; it "
+            "is written once, so that any backup of this run has the right one"
+        ) from None
+    except HpsdeError:
+        raise
+    except (KeyError, ValueError, TypeError) as error:
+        raise FileFormatError(f"{path} is damaged: {error}") from error
