@@ -548,3 +548,29 @@ def test_a_backup_has_the_encoder(tmp_path):
     (tmp_path / "copy" / "encoder.npz").write_bytes(b"")
     with hpsde.Run.open(tmp_path / "copy", task=pictures_task()) as run:
         assert any("encoder.npz" in each for each in check(run)["wrong"])
+
+
+def test_a_run_of_pictures_can_be_looked_at(tmp_path):
+    from hpsde.serve.model_data import model_data
+    from hpsde.serve.viewing import ViewedRun
+
+    with create(tmp_path / "run", fitted(parts=1)) as run:
+        policy = run.learn(progress=False)
+        best = run.rollouts().contexts[0]
+    assert model_data(policy) is None
+    found = ViewedRun(tmp_path / "run", trust=False).evaluate(best.tolist(), axis=3)
+    assert found["line"] is None
+    places_of = [option["parameters"] for option in found["options"]]
+    np.testing.assert_allclose(places_of, policy.option_means(best)[:, 0])
+
+
+def test_a_plot_of_pictures_writes_out_few_of_their_numbers(tmp_path):
+    from hpsde.cli import main
+
+    name = ["puddle-image-32", "--encoder", "pictures", "--out", str(tmp_path / "run"), "--quiet"]
+    assert main(["run", *name, "--rollouts", "40", "--initial-rollouts", "30", "--max-options", "4"]) == 0
+    assert main(["plot", str(tmp_path / "run"), "--out", str(tmp_path / "run.png")]) == 0
+    assert (tmp_path / "run.png").stat().st_size > 1000
+    assert main(["resume", str(tmp_path / "run"), "--rollouts", "44", "--quiet"]) == 0
+    assert main(["check", str(tmp_path / "run")]) == 0
+    assert hpsde.load_policy(tmp_path / "run" / "policy.npz").encoder.size == 1

@@ -21,7 +21,7 @@ Names = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME...", help_behavio
 
 @dataclass(frozen=True)
 class Command:
-    """Run an experiment of the paper over many seeds and say which of its claims hold; or make everything anew.
+    """Run an experiment over many seeds and say which of its claims hold; or make everything anew.
 
     Runs methods x tasks x seeds in parallel, writes one row per run and iteration to
     DIR/EXPERIMENT.csv, then figures and a page with the claims, their intervals and verdicts.
@@ -129,9 +129,9 @@ class Command:
 
     def _list(self) -> None:
         from hpsde.commands._table import table
-        from hpsde.experiments.plan import EXPERIMENTS, find_experiment
+        from hpsde.experiments.plan import all_experiments, find_experiment
 
-        chosen = EXPERIMENTS.values() if self.experiment is None else [find_experiment(self.experiment)]
+        chosen = all_experiments().values() if self.experiment is None else [find_experiment(self.experiment)]
         lines = []
         for each in chosen:
             runs = each.runs(self.seeds, self.tasks, self.variants)
@@ -139,7 +139,8 @@ class Command:
             lines.append([each.name, str(len(runs)), f"{minutes:.0f} minutes", each.description])
         header = ["experiment", "runs", f"time with {self._workers} processes", "what it is"]
         print(table(header, lines))
-        print(f"\n{ALL}: these, and every other table and figure; `hpsde reproduce {ALL} --list`")
+        others = f"every other table and figure; `hpsde reproduce {ALL} --list`"
+        print(f"\n{ALL}: these but for those not in the paper, and {others}")
         for each in chosen:
             names = ", ".join(variant.name for variant in each.variants)
             ablations = ", ".join(variant.name for variant in each.ablations)

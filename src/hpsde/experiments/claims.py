@@ -94,6 +94,8 @@ def _estimate(by_seed: Mapping[int, float]) -> Interval | None:
 
 def margin_of(runs: Runs, experiment: Experiment, task: str) -> float:
     """Within how much returns count as equal on the task. The initial policy is known by its rollouts in all runs."""
+    if experiment.margin is not None:
+        return experiment.margin
     initial = [
         run[0]["batch_mean_return"]
         for (name, _, _), run in runs.items()

@@ -70,6 +70,7 @@ class Experiment:
     """Tasks x variants x seeds.
 
     best: task -> the best return there is, which scales the margin of equality.
+    margin: within how much returns count as equal, where it is not that share.
     extra_tasks: tasks that no claim is about, learned by `extra_variants` alone.
     ablations: the default with one setting changed, on the tasks of the claims.
     seconds: of one core for one run, on average; what `hpsde reproduce --list` reckons with.
@@ -98,6 +99,7 @@ class Experiment:
     first_seed: int = FIRST_SEED
     rollouts: int | None = None
     every: int | None = None
+    margin: float | None = None
 
     @property
     def own_variants(self) -> tuple[str, ...]:
@@ -139,9 +141,15 @@ def _check_names(kind: str, names: tuple[str, ...], valid: tuple[str, ...]) -> N
 
 def find_experiment(name: str) -> Experiment:
     """The experiment of that name; an unknown name is an error that lists the known ones."""
-    if name not in EXPERIMENTS:
-        raise UnknownNameError("experiment", name, EXPERIMENTS)
-    return EXPERIMENTS[name]
+    known = all_experiments()
+    if name not in known:
+        raise UnknownNameError("experiment", name, known)
+    return known[name]
+
+
+def all_experiments() -> dict[str, Experiment]:
+    """Those of the paper, and others."""
+    return EXPERIMENTS | OTHERS
 
 
 ABLATIONS: dict[str, dict[str, Any]] = {
@@ -296,5 +304,59 @@ REACH = Experiment(
 )
 
 EXPERIMENTS: dict[str, Experiment] = {each.name: each for each in (TOYS, PUDDLE, REACH)}
+
+SEEN = {"encoder": "pictures", "features": "squared-exponential"}  # the features that the puddle task asks for
+IMAGE = Experiment(
+    name="image",
+    description="the puddle world seen in pictures; not in the paper",
+    tasks=("puddle-image-32",),
+    best={"puddle-image-32": PUDDLE.best["puddle"]},
+    variants=(
+        Variant("encoder", DEFAULT, SEEN),
+        Variant("true-context", DEFAULT, SEEN | {"encoder": "true-context"}),
+        Variant("components", DEFAULT, {"encoder": "components-10"}),
+        Variant("pixels", DEFAULT),
+        Variant("hireps", "hireps", SEEN),
+        Variant("creps", "creps", SEEN),
+    ),
+    claims=(
+        Claim(
+            "I1",
+            "what the encoder sees is as good as the true context",
+            "final return",
+            0,
+            (("encoder", "true-context"),),
+            reported_quantities=("mean return", "collision-free"),
+        ),
+        Claim(
+            "I2",
+            "it is better than the pixels themselves and than principal components",
+            "final return",
+            +1,
+            (("encoder", "pixels"), ("encoder", "components")),
+            reported_quantities=("gaps",),
+        ),
+        Claim("I3", "options through more than three gaps are found", "gaps", +1, (("encoder", 3.0),)),
+        Claim(
+            "I4",
+            "HPSDE is better than HiREPS and contextual REPS on the same numbers",
+            "final return",
+            +1,
+            (("encoder", "hireps"), ("encoder", "creps")),
+            reported_quantities=("collision-free",),
+        ),
+    ),
+    page="image.md",
+    seconds=40.0,
+    columns=PUDDLE.columns,
+    panels=PUDDLE.panels,
+    drawn=(),
+    seeds=10,
+    rollouts=1500,
+    every=50,
+    margin=0.05 * 7.4,
+)
+OTHERS: dict[str, Experiment] = {IMAGE.name: IMAGE}
+"""Experiments that are not in the paper, and not among `hpsde reproduce all`."""
 PAPER_TASKS = TOYS.tasks + PUDDLE.tasks + REACH.tasks
 """The tasks that the paper learns: no setting may differ between them, but for what a task gives (claim C7)."""

@@ -15,8 +15,9 @@ import numpy as np
 from hpsde.base.groups import Group
 from hpsde.base.progress import ProgressBar
 from hpsde.errors import InputError
+from hpsde.experiments.encoders import resolved
 from hpsde.experiments.measures import option_measures
-from hpsde.experiments.plan import PAPER_TASKS, PlannedRun
+from hpsde.experiments.plan import EXPERIMENTS, PAPER_TASKS, PlannedRun
 from hpsde.experiments.pool import in_processes
 from hpsde.experiments.rows import DONE, FAILED, Row, failed, read_rows, write_rows
 from hpsde.learners.ask_tell import Learner
@@ -33,8 +34,8 @@ def start_run(run: PlannedRun) -> tuple[Task, Learner, int]:
     """The task and the learner of a run, and how many rollouts it has in all."""
     task = make_task(run.task)
     first, total = budget(task_extras(task), None, run.rollouts)
-    given = {"initial_rollouts": first, "expected_rollouts": total}
-    return task, make_learner(run.variant.method, task, seed=run.seed, **(given | dict(run.variant.changes))), total
+    given = {"initial_rollouts": first, "expected_rollouts": total} | resolved(run.variant.changes, task, run.seed)
+    return task, make_learner(run.variant.method, task, seed=run.seed, **given), total
 
 
 def execute(run: PlannedRun, example: Path | None = None) -> list[Row]:
@@ -111,13 +112,15 @@ def settings_of(runs: Iterable[PlannedRun]) -> dict[str, dict[str, dict[str, Any
 
 
 def keep_settings(out: Path, runs: Sequence[PlannedRun]) -> None:
-    """Write the settings of the runs beside them, and those that their variants have on all tasks of the paper.
+    """Write the settings of the runs beside them, and those that their variants have on all tasks of the paper, if they
+    are of one.
 
     An error where `out` holds runs with other settings.
     """
     path = out / SETTINGS
     known: dict[str, dict[str, Any]] = read_json(path) if path.is_file() else {}
-    wanted = settings_of([*runs, *(replace(run, task=task) for run in runs for task in PAPER_TASKS)])
+    of_paper = [run for run in runs if any(run.task in each.tasks + each.extra_tasks for each in EXPERIMENTS.values())]
+    wanted = settings_of([*runs, *(replace(run, task=task) for run in of_paper for task in PAPER_TASKS)])
     for task, variants in wanted.items():
         for variant, settings in variants.items():
             before = known.setdefault(task, {}).setdefault(variant, settings)

@@ -36,6 +36,8 @@ DOUBT_WIDTH = 135
 """Letters in a line above a figure."""
 LINE_HEIGHT = 0.16
 """Inches that such a line takes."""
+MOST_NUMBERS = 12
+"""Numbers of a context that are written out."""
 
 
 def run_figure(
@@ -109,7 +111,8 @@ def _draw_options(
         chosen = plot_slices.best_context(rollouts) if context is None else context
         plot_slices.draw_panels(figure, policy, rollouts, chosen)
         if policy.context_size + policy.parameter_size > 2 and policy.context_size:
-            numbers = ", ".join(f"{value:.4g}" for value in chosen)
+            numbers = ", ".join(f"{value:.4g}" for value in chosen[:MOST_NUMBERS])
+            numbers += ", ..." if len(chosen) > MOST_NUMBERS else ""
             which = "the context of the best rollout" if context is None else "the given context"
             text = f"where an axis does not show the context, it is ({numbers}), {which}"
             figure.supxlabel(text, x=0.01, ha="left", fontsize=8, color=GREY)

@@ -17,8 +17,10 @@ from hpsde.steps.encoders import Encoder, OwnEncoder
 FORMAT, VERSION = "hpsde-encoder", 1
 
 
-def save_encoder(encoder: Encoder, path: Path) -> None:
-    """Write it; of a function of the user's own only which contexts it is for."""
+def save_encoder(encoder: Encoder | None, path: Path) -> None:
+    """Write it, where there is one; of a function of the user's own only which contexts it is for."""
+    if encoder is None:
+        return
     header = {"format": FORMAT, "version": VERSION, "kind": encoder.kind}
     write_arrays(path, {"header": np.array(json.dumps(header)), **encoder.arrays()})
 

@@ -103,8 +103,7 @@ class Run(Ledger):
             many rollouts are told before `ask` learns from them. chunk: how many are evaluated in one call of the task.
         """
         folder = Path(folder)
-        shape = None if context_size is None or np.ndim(context_size) == 0 else context_shape(context_size)
-        size = context_size if shape is None else prod(shape)
+        shape, size = _shape_and_size(context_size)
         words = {"contexts": contexts, "initial": initial, "context_size": size, "batched": batched}
         config, task, learner = make_config(
             what,
@@ -125,8 +124,7 @@ class Run(Ledger):
         prepare_folder(folder, overwrite)
         try:
             Store.create(folder / DATABASE)
-            if learner.encoder is not None:
-                save_encoder(learner.encoder, folder / ENCODER)
+            save_encoder(learner.encoder, folder / ENCODER)
             write_json(folder / CONFIG, config.as_dict())
         except OSError as error:
             raise StorageError(f"{folder} cannot be written: {error}") from error
@@ -327,3 +325,11 @@ class Run(Ledger):
         from hpsde.runs.driver import drive
 
         return drive(self, task, **arguments)
+
+
+def _shape_and_size(context_size: Any) -> tuple[tuple[int, ...] | None, Any]:
+    """The shape of a context, where that is given, and how many numbers it has."""
+    if context_size is None or np.ndim(context_size) == 0:
+        return None, context_size
+    shape = context_shape(context_size)
+    return shape, prod(shape)

@@ -18,11 +18,11 @@ from hpsde.steps.features import LOW, Custom, SquaredExponential
 
 
 def model_data(policy: HierarchicalPolicy) -> dict[str, Any] | None:
-    """All that a page needs to evaluate the policy in any context; None where it has code of the user's own, or a gate
-    that is sparse, whose deviations do not follow from its points.
+    """All that a page needs to evaluate the policy in any context; None where it has code of the user's own, an encoder
+    of contexts, or a gate that is sparse, whose deviations do not follow from its points.
     """
     gate, units, options = policy.acting.gate, policy.units, policy.acting.options
-    if policy.options_kind != LINEAR or isinstance(policy.features, Custom):
+    if policy.options_kind != LINEAR or isinstance(policy.features, Custom) or policy.encoder is not None:
         return None
     if not isinstance(gate, GPInUse | SoftmaxInUse | MarginalInUse):
         return None

@@ -118,7 +118,9 @@ class ViewedRun:
             policy = policy_of_bytes(self.past.read(step or 0) or b"", f"{self.past.path}, learning step {step}")
         known = policy.known_contexts[:: max(len(policy.known_contexts) // 64, 1)]
         contexts = known if policy.context_size else np.zeros((1, 0))
-        drawing = pictures(self.task, contexts, policy.option_means(contexts).transpose(1, 0, 2))
+        means = policy.of_encoded.option_means(contexts).transpose(1, 0, 2)
+        # What is known of encoded contexts are their few numbers, in which a task draws nothing.
+        drawing = None if policy.encoder is not None else pictures(self.task, contexts, means)
         return Viewed(step, policy, json_ready(option_entries(policy)), scene_data(drawing))
 
     def evaluate(self, context: Sequence[float], axis: int | None = None, step: int | None = None) -> dict[str, Any]:
@@ -139,10 +141,12 @@ class ViewedRun:
             "scene": seen.scene,
         }
 
-    def _line(self, policy: HierarchicalPolicy, row: np.ndarray, axis: int) -> dict[str, Any]:
+    def _line(self, policy: HierarchicalPolicy, row: np.ndarray, axis: int) -> dict[str, Any] | None:
         """Every option's parameters along one context number, and which is chosen."""
         if axis >= policy.context_size:
             raise InputError(f"axis: expected less than {policy.context_size}, got {axis}")
+        if policy.encoder is not None:  # a picture with another value in one pixel is none
+            return None
         known = policy.known_contexts
         count = LINE_POINTS if policy.context_size == 1 else LIVE_POINTS
         contexts = np.repeat(row, count, axis=0)
