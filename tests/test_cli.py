@@ -29,6 +29,7 @@ KEYS = {
 }  # fmt: skip
 # Present while a database is open, and removed when the last one who uses it closes it.
 OPEN_ONLY = {"rollouts.sqlite-wal", "rollouts.sqlite-shm"}
+OF_PICTURES = {"encoder.npz"}
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def finished(tmp_path_factory):
 
 
 def test_run_writes_its_files_and_nothing_else(finished):
-    assert {path.name for path in finished.iterdir()} == set(FILES) - OPEN_ONLY - {"encoder.npz"}  # which is for pictures
+    assert {path.name for path in finished.iterdir()} == set(FILES) - OPEN_ONLY - OF_PICTURES
 
 
 def test_result_has_the_promised_keys(finished):

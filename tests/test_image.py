@@ -29,6 +29,8 @@ def test_components_are_those_of_the_covariance_and_the_true_context_is_true():
     assert changes["pictures"] == "pictures"
     shaped = pictures.reshape(-1, 32, 32)
     np.testing.assert_array_equal(changes["true-context"](shaped), task.true_contexts(pictures))
+    some = encoders.resolved({"encoder": "pixels-8"}, task, 3)["encoder"](shaped)
+    np.testing.assert_allclose(some[:, 9], pictures.reshape(-1, 32, 32)[:, 4:8, 4:8].mean(axis=(1, 2)))
     some = encoders.resolved({"encoder": "components-3", "kappa": 2.0}, task, 3)
     assert some["encoder"](shaped).shape == (300, 3)
     assert some["kappa"] == 2.0

@@ -315,7 +315,7 @@ IMAGE = Experiment(
         Variant("encoder", DEFAULT, SEEN),
         Variant("true-context", DEFAULT, SEEN | {"encoder": "true-context"}),
         Variant("components", DEFAULT, {"encoder": "components-10"}),
-        Variant("pixels", DEFAULT),
+        Variant("pixels", DEFAULT, {"encoder": "pixels-8"}),
         Variant("hireps", "hireps", SEEN),
         Variant("creps", "creps", SEEN),
     ),
@@ -330,7 +330,7 @@ IMAGE = Experiment(
         ),
         Claim(
             "I2",
-            "it is better than the pixels themselves and than principal components",
+            "it is better than pixels and than principal components",
             "final return",
             +1,
             (("encoder", "pixels"), ("encoder", "components")),
