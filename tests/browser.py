@@ -5,6 +5,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from patience import LONG
+
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 MISSING = "there is no Chromium, so that pages are not tested: `make chromium` installs Debian's"
 
@@ -28,7 +30,7 @@ class Tab:
 
     def __init__(self, running, address, width=1280):
         self.page = running.new_page(viewport={"width": width, "height": 900})
-        self.page.set_default_timeout(120_000)
+        self.page.set_default_timeout(1000.0 * LONG)
         self.asked, self.wrong = [], []
         self.page.on("request", lambda request: self.asked.append(request.url))
         self.page.on("console", lambda said: self.wrong.append(said.text) if said.type == "error" else None)
@@ -46,8 +48,8 @@ class Tab:
         action()
         self.until(lambda: self.drawn() > before)
 
-    def until(self, holds, seconds=120):
-        for _ in range(20 * seconds):
+    def until(self, holds):
+        for _ in range(int(20.0 * LONG)):
             if holds():
                 return
             self.page.wait_for_timeout(50)

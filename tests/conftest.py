@@ -39,6 +39,31 @@ def room():
 
 
 @pytest.fixture(scope="module")
+def chromium():
+    """One browser for all tests of a file; what they open in it is closed after each."""
+    from browser import browser
+
+    with browser() as running:
+        yield running
+
+
+@pytest.fixture
+def open_tab(chromium):
+    """address, width -> a page of its own, which shares nothing with another."""
+    from browser import Tab
+
+    tabs = []
+
+    def opened(address, width=1280):
+        tabs.append(Tab(chromium, address, width))
+        return tabs[-1]
+
+    yield opened
+    for tab in tabs:
+        tab.page.close()
+
+
+@pytest.fixture(scope="module")
 def remembered():
     """A file that asks for it computes no learning step twice (tests/remembered.py)."""
     import remembered as memory

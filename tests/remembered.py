@@ -34,6 +34,14 @@ def steps():
     forget()
 
 
+@contextmanager
+def nothing():
+    """Inside, everything is computed anew; afterwards what was remembered is remembered again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(learner_module, "reestimate", _reestimate)
+        yield
+
+
 def forget():
     """Everything is computed again."""
     _known.clear()

@@ -10,6 +10,8 @@ import urllib.error
 import urllib.request
 from contextlib import contextmanager
 
+from patience import LONG
+
 QUIET = {name: value for name, value in os.environ.items() if name != "HPSDE_TOKEN"}
 
 
@@ -25,7 +27,7 @@ class Server:
         words |= {"Authorization": f"Bearer {self.token}"} if self.token else {}
         request = urllib.request.Request(self.address + path, body, words | (headers or {}), method=method)
         try:
-            with urllib.request.urlopen(request, timeout=120) as answer:
+            with urllib.request.urlopen(request, timeout=LONG) as answer:
                 text, status = answer.read(), answer.status
         except urllib.error.HTTPError as error:
             text, status = error.read(), error.code
@@ -61,4 +63,4 @@ def started(folder, *words, command="serve", **environment):
         yield Server(process, found.group())
     finally:
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=LONG)

@@ -23,6 +23,7 @@ from hpsde.gp.warp import fit_warp
 from hpsde.policy.process import inverse_of_lower
 from hpsde.steps import gating, gaussian
 from hpsde.steps.features import Cubic, Custom, Linear, Quadratic, SquaredExponential
+from patience import LONG
 
 GATES = ("gp", "softmax", "marginal")
 
@@ -287,7 +288,7 @@ def test_a_stored_policy_acts_without_jax_and_with_the_same_bits(tmp_path):
         asked = contexts[:, : policy.context_size]
         expected.append([policy.act(asked).tobytes().hex(), policy.choose(asked).tolist()])
     command = [sys.executable, "-c", FRESH, json.dumps(contexts.tolist()), *map(str, paths)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
     assert done.returncode == 0, done.stderr
     answers, loaded = json.loads(done.stdout)
     assert loaded == []

@@ -131,8 +131,8 @@ def test_the_learner_goes_on_after_the_policy_was_looked_at(learned):
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_gives_the_same_bits_again(method):
     one = learned_before(method, EASY)
-    remembered.forget()
-    other = Learned(method, EASY)
+    with remembered.nothing():
+        other = Learned(method, EASY)
     np.testing.assert_array_equal(one.learner.rollouts.parameters, other.learner.rollouts.parameters)
     small.assert_same_bits(one.policy, other.policy)
 

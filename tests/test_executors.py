@@ -374,7 +374,7 @@ def test_a_lost_scheduler_is_an_error(tmp_path):
     try:
         wait_for(scheduler_file)
         with Cluster(Vectorised(), scheduler_file) as executor:
-            threading.Timer(0.5, scheduler.kill).start()
+            threading.Thread(target=lambda: [wait_until(lambda: executor.under_way), scheduler.kill()]).start()
             with (
                 pytest.warns(UserWarning, match="the cluster has no workers; rollouts wait until one joins"),
                 pytest.raises(HpsdeError, match="the dask scheduler is lost"),

@@ -8,6 +8,7 @@ import pytest
 
 import small
 from hpsde.base import kept_programs
+from patience import LONG
 
 START = """
 import sys, jax, jax.numpy as jnp
@@ -45,7 +46,7 @@ def run(code, folder, **environment):
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "HPSDE_", "XDG_"))}
     given = kept | {"JAX_PLATFORMS": "cpu", "XDG_CACHE_HOME": str(folder)} | environment
     done = subprocess.run(
-        [sys.executable, "-c", code], env=given, capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-c", code], env=given, capture_output=True, text=True, timeout=LONG, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import hpsde
-from browser import Tab, browser
 from hpsde.cli import main
 from hpsde.policy.file import policy_of_bytes
 from hpsde.runs.past import PastPolicies
@@ -49,19 +48,16 @@ def test_the_file_is_small_and_names_no_address(written):
     assert "@import" not in text
 
 
-def test_numbers_in_the_page_are_those_of_python(written):
+def test_numbers_in_the_page_are_those_of_python(written, open_tab):
     folder, file = written
     policy = hpsde.load_policy(folder / "policy.npz")
-    with browser() as running:
-        tab = Tab(running, file.as_uri())
-        seen = []
-        for value in (3.3, 4.71, 5.5, 7.9):
-            tab.after(
-                lambda value=value: (tab.page.fill("#number-0", str(value)), tab.page.press("#number-0", "Enter"))
-            )
-            seen.append(tab.there())
-        assert tab.asked == [file.as_uri(), *(each for each in tab.asked if each.startswith("data:"))]
-        assert tab.wrong == []
+    tab = open_tab(file.as_uri())
+    seen = []
+    for value in (3.3, 4.71, 5.5, 7.9):
+        tab.after(lambda value=value: (tab.page.fill("#number-0", str(value)), tab.page.press("#number-0", "Enter")))
+        seen.append(tab.there())
+    assert tab.asked == [file.as_uri(), *(each for each in tab.asked if each.startswith("data:"))]
+    assert tab.wrong == []
     for value, there in zip((3.3, 4.71, 5.5, 7.9), seen, strict=True):
         context = np.array([there["context"]])
         assert context[0, 0] == value  # any context, not the nearest of some
@@ -89,57 +85,55 @@ def replay_one(tab, page, folder):
     assert page.evaluate("state.line.means.length") == page.evaluate("LINE_POINTS")
 
 
-def test_sliders_filters_replay_and_pins_answer(written):
+def test_sliders_filters_replay_and_pins_answer(written, open_tab):
     folder, file = written
-    with browser() as running:
-        tab = Tab(running, file.as_uri())
-        page = tab.page
-        before = tab.there()
-        tab.after(lambda: page.locator("#slider-0").press("ArrowRight"))
-        assert tab.there()["context"][0] > before["context"][0]
-        box = page.locator("#map").bounding_box()
-        tab.after(lambda: tab.drag(box["x"] + 200, box["y"] + 60, 300, 0))
-        assert tab.there()["context"] != before["context"]
+    tab = open_tab(file.as_uri())
+    page = tab.page
+    before = tab.there()
+    tab.after(lambda: page.locator("#slider-0").press("ArrowRight"))
+    assert tab.there()["context"][0] > before["context"][0]
+    box = page.locator("#map").bounding_box()
+    tab.after(lambda: tab.drag(box["x"] + 200, box["y"] + 60, 300, 0))
+    assert tab.there()["context"] != before["context"]
 
-        assert page.inner_text("#map-hint").startswith("65 rollouts are shown")
-        page.fill("#least", "-2")
-        fewer = int(page.inner_text("#map-hint").split()[0])
-        assert 0 < fewer < 65
-        page.uncheck("#failed")
-        assert int(page.inner_text("#map-hint").split()[0]) == fewer - 2
-        page.locator("#legend input").first.uncheck()
-        assert int(page.inner_text("#map-hint").split()[0]) < fewer - 2
-        page.click("#clear")
-        assert page.inner_text("#map-hint").startswith("65 rollouts")
+    assert page.inner_text("#map-hint").startswith("65 rollouts are shown")
+    page.fill("#least", "-2")
+    fewer = int(page.inner_text("#map-hint").split()[0])
+    assert 0 < fewer < 65
+    page.uncheck("#failed")
+    assert int(page.inner_text("#map-hint").split()[0]) == fewer - 2
+    page.locator("#legend input").first.uncheck()
+    assert int(page.inner_text("#map-hint").split()[0]) < fewer - 2
+    page.click("#clear")
+    assert page.inner_text("#map-hint").startswith("65 rollouts")
 
-        replay_one(tab, page, folder)
-        assert page.inner_text("#map-hint").startswith("42 rollouts")  # what the first learning step saw
-        assert page.inner_text("#replay-text").startswith("as learning step 1 of 2 saw it")
-        tab.after(lambda: page.locator("#replay").fill("2"))
+    replay_one(tab, page, folder)
+    assert page.inner_text("#map-hint").startswith("42 rollouts")  # what the first learning step saw
+    assert page.inner_text("#replay-text").startswith("as learning step 1 of 2 saw it")
+    tab.after(lambda: page.locator("#replay").fill("2"))
 
-        other = next(o["number"] for o in tab.there()["options"] if o["number"] != tab.there()["chosen"])
-        page.click(f".card[data-number='{other}'] button")
-        assert page.get_attribute(f".card[data-number='{other}'] button", "aria-pressed") == "true"
-        assert page.inner_text("#comparison").startswith(f"Pinned option {other} against option")
-        page.click("#theme")
-        assert page.get_attribute("html", "data-theme") == "dark"
-        failed = page.evaluate("run().rollouts.state.indexOf(2)")
-        point = page.evaluate(
-            f"(() => {{ const k = mapped.places.indexOf({failed}); return [mapped.px[k], mapped.py[k]]; }})()"
-        )
-        page.locator("#map").hover(position={"x": point[0], "y": point[1]})
-        assert "failed: motor fault <b>" in page.inner_text("#tip")
-        page.locator("#best-table tr").nth(1).click()
-        assert "return" in page.inner_text("#selected")
-        assert page.locator("#selected button").count() == 0  # a file corrects nothing
-        assert tab.wrong == []
+    other = next(o["number"] for o in tab.there()["options"] if o["number"] != tab.there()["chosen"])
+    page.click(f".card[data-number='{other}'] button")
+    assert page.get_attribute(f".card[data-number='{other}'] button", "aria-pressed") == "true"
+    assert page.inner_text("#comparison").startswith(f"Pinned option {other} against option")
+    page.click("#theme")
+    assert page.get_attribute("html", "data-theme") == "dark"
+    failed = page.evaluate("run().rollouts.state.indexOf(2)")
+    point = page.evaluate(
+        f"(() => {{ const k = mapped.places.indexOf({failed}); return [mapped.px[k], mapped.py[k]]; }})()"
+    )
+    page.locator("#map").hover(position={"x": point[0], "y": point[1]})
+    assert "failed: motor fault <b>" in page.inner_text("#tip")
+    page.locator("#best-table tr").nth(1).click()
+    assert "return" in page.inner_text("#selected")
+    assert page.locator("#selected button").count() == 0  # a file corrects nothing
+    assert tab.wrong == []
 
 
 @pytest.mark.parametrize("width", [1280, 400])
-def test_nothing_is_wider_than_the_page(written, width):
-    with browser() as running:
-        tab = Tab(running, written[1].as_uri(), width)
-        assert tab.page.evaluate("document.documentElement.scrollWidth") <= width
+def test_nothing_is_wider_than_the_page(written, open_tab, width):
+    tab = open_tab(written[1].as_uri(), width)
+    assert tab.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_words_of_a_run_cannot_become_a_script():

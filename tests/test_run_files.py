@@ -18,6 +18,7 @@ from hpsde.cli import main
 from hpsde.runs.files import read_csv, read_json
 from hpsde.runs.folder import FILES
 from hpsde.runs.lock import RunLock
+from patience import LONG
 
 CONTEXTS = small.draw_contexts(0, 3, 1)
 
@@ -109,10 +110,10 @@ lock = RunLock(Path(sys.argv[1]))
 with lock.hold("run"):
     if os.fork() == 0:
         print(lock.running, flush=True)
-    time.sleep(60)
+    time.sleep(float(sys.argv[2]))
 """
     process = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path / "lock")], stdout=subprocess.PIPE, start_new_session=True
+        [sys.executable, "-c", code, str(tmp_path / "lock"), str(LONG)], stdout=subprocess.PIPE, start_new_session=True
     )
     try:
         assert process.stdout.readline() == b"True\n"

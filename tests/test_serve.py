@@ -20,6 +20,7 @@ import hpsde
 import served
 from hpsde.cli import main
 from hpsde.serve.guard import Buckets
+from patience import LONG
 
 ROOT = Path(__file__).parent.parent
 TOKEN = "correct-horse-battery-staple"
@@ -206,7 +207,7 @@ def raw(address, text):
     """
     place = urllib.parse.urlsplit(address)
     for _ in range(50):
-        with contextlib.suppress(OSError), socket.create_connection((place.hostname, place.port), 60) as connection:
+        with contextlib.suppress(OSError), socket.create_connection((place.hostname, place.port), LONG) as connection:
             connection.sendall(text)
             connection.shutdown(socket.SHUT_WR)
             if answer := connection.recv(65536):
@@ -287,9 +288,9 @@ def test_what_cannot_be_served_is_said(tmp_path, capsys, monkeypatch):
 
 
 def test_too_many_requests_are_refused(tmp_path):
-    with served.started(create(tmp_path / "run"), "--rate", "5") as server:
+    with served.started(create(tmp_path / "run"), "--rate", "1") as server:
         answers = [server.get("/health")[0] for _ in range(30)]
-    assert answers[:5] == [200] * 5
+    assert answers[:2] == [200] * 2
     assert 429 in answers
 
 
@@ -308,7 +309,7 @@ def test_many_clients_at_once_and_a_kill_in_between_lose_nothing(tmp_path):
     folder, told, port = create(tmp_path / "run", initial_rollouts=500, rollouts=500), {}, free_port()
 
     def client(address, seed):
-        service = robot_example().Service(address, None, patience=100.0)
+        service = robot_example().Service(address, None, patience=LONG)
         for i in range(10):
             (rollout,) = service.post("ask", {"contexts": [[3.0 + 0.1 * i]]})["rollouts"]
             value = throw(rollout["context"][0], rollout["parameters"][0]) + 1e-6 * seed
@@ -324,7 +325,7 @@ def test_many_clients_at_once_and_a_kill_in_between_lose_nothing(tmp_path):
         server.process.kill()
     with served.started(folder, "--port", str(port)):
         for thread in threads:
-            thread.join(timeout=200)
+            thread.join(timeout=LONG)
     assert len(told) == 80
     with hpsde.Run.open(folder) as run:
         rows = run.rollouts()
@@ -336,7 +337,7 @@ def test_many_clients_at_once_and_a_kill_in_between_lose_nothing(tmp_path):
     assert done == told
 
 
-def wait_until(holds, seconds=120.0):
+def wait_until(holds, seconds=LONG):
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end
@@ -364,7 +365,7 @@ def test_the_signal_to_end_is_no_failure_and_the_learner_ends_too(tmp_path, numb
         children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
         found = [int(child) for child in children.read_text().split()] if children.exists() else []
         server.process.send_signal(number)
-        errors = server.process.communicate(timeout=60)[1]
+        errors = server.process.communicate(timeout=LONG)[1]
         assert (server.process.returncode, errors) == (0, ""), errors
         wait_until(lambda: not any(Path(f"/proc/{child}/stat").exists() for child in found))
 
@@ -389,7 +390,7 @@ def test_the_robot_in_python_learns_over_http(tmp_path):
     with served.started(folder, HPSDE_TOKEN=TOKEN) as server:
         done = subprocess.run(
             [sys.executable, str(ROOT / "examples/robot_over_http.py"), server.address, "--rollouts", "30"],
-            env=served.QUIET | {"HPSDE_TOKEN": TOKEN}, capture_output=True, text=True, timeout=600, check=False,
+            env=served.QUIET | {"HPSDE_TOKEN": TOKEN}, capture_output=True, text=True, timeout=LONG, check=False,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("30 throws; for a target at 5 m: option ")
@@ -407,7 +408,7 @@ def test_the_robot_in_cpp_asks_and_tells(tmp_path):
         host, port = server.address.removeprefix("http://").split(":")
         done = subprocess.run(
             [tmp_path / "robot", host, port, "10"],
-            env=served.QUIET | {"HPSDE_TOKEN": TOKEN}, capture_output=True, text=True, timeout=600, check=False,
+            env=served.QUIET | {"HPSDE_TOKEN": TOKEN}, capture_output=True, text=True, timeout=LONG, check=False,
         )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "told 10 rollouts\n"), done.stderr
     with hpsde.Run.open(folder) as run:

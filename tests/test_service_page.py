@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import hpsde
+from patience import LONG
 
 PAGE = Path(__file__).parent.parent / "docs/service.md"
 SHELL = re.compile(r"```sh\n(.*?)```", re.DOTALL)
@@ -21,7 +22,7 @@ def test_the_commands_with_curl_run(tmp_path):
     code = "trap 'kill $(jobs -p) 2> /dev/null || true' EXIT\n" + "\n".join(SHELL.findall(PAGE.read_text("utf-8")))
     done = subprocess.run(
         ["bash", "-e", "-u", "-m", "-o", "pipefail", "-c", code],
-        cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=600, check=False,
+        cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=LONG, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert '{"told":[1],"again":[],"warnings":[]}{"told":[],"again":[1],"warnings":[]}' in done.stdout
