@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
+from hpsde.base.arrays import as_numpy
 from hpsde.base.padding import pad_rows
 from hpsde.errors import InputError, UnknownNameError
 from hpsde.gp import (
@@ -47,7 +48,8 @@ def make_hyperparameters(lengths, signal, noise):
 
 
 def posterior(z, y, lengths, signal, noise, mean):
-    return condition(make_hyperparameters(lengths, signal, noise), z, y, np.ones(len(y), bool), mean)
+    """In arrays of numpy, as policies have them; that JAX says the same is in tests/test_acting.py, too."""
+    return as_numpy(condition(make_hyperparameters(lengths, signal, noise), z, y, np.ones(len(y), bool), mean))
 
 
 def make_process(seed, lengths, signal=1.3, noise=0.1, mean=0.2, shift=0.0):

@@ -22,7 +22,7 @@ def data():
     return z, np.sin(z.sum(axis=1)) + 0.1 * rng.normal(size=ROWS), np.arange(ROWS) < N
 
 
-@pytest.fixture(params=[16, 50, 2048])
+@pytest.fixture(params=[32, 50, 2048])
 def block(request, monkeypatch):
     """Columns at once: blocks of equal size, with a smaller last one, and all at once."""
     monkeypatch.setattr(blocked, "BLOCK", request.param)
