@@ -12,7 +12,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check lint format types docs pytest chromium bench figures package clean
+.PHONY: help install demo test check core lint format types docs pytest chromium bench figures package clean
 
 help: ## list the targets
 	@echo "make TARGET, where TARGET is one of:"
@@ -31,11 +31,16 @@ demo: $(INSTALLED) ## learn a task with three solutions, draw it, and say what w
 	$(BIN)/hpsde plot demo/toy-triple --out demo/toy-triple.png
 	@$(BIN)/python examples/explain_demo.py demo/toy-triple demo/toy-triple.png
 
-test: lint types docs chromium pytest ## lint, types, the site and all tests: what must pass before a change goes in
+test: chromium ## lint, types, the site and all tests: what must pass before a change goes in
+	@$(MAKE) --no-print-directory --jobs 2 lint types docs
+	@$(MAKE) --no-print-directory pytest
 
 CORE := import weights weighing dual options gating features behaviours gp gp_axes gp_binary gp_directions gp_kernel
 
-check: lint types ## lint, types and the tests of the core's numbers: within a minute, for use while a change is made
+check: ## lint, types and the tests of the core's numbers: within a minute, for use while a change is made
+	@$(MAKE) --no-print-directory --jobs 2 lint types core
+
+core: $(INSTALLED)
 	JAX_PLATFORMS=cpu $(BIN)/pytest -n $(TEST_JOBS) --dist worksteal --max-worker-restart 0 $(CORE:%=tests/test_%.py)
 
 lint: $(INSTALLED) ## ruff: rules and format
