@@ -40,7 +40,7 @@ def hyperparameters(kernel="matern", lengths=LENGTHS):
 @pytest.fixture(scope="module")
 def process():
     z, y = make_data()
-    return gp.condition(hyperparameters(), z, y, np.ones(N, dtype=bool), MEAN)
+    return as_numpy(gp.condition(hyperparameters(), z, y, np.ones(N, dtype=bool), MEAN))
 
 
 def exact(r):
