@@ -1,6 +1,7 @@
 """What `import hpsde` may do and what the core may import."""
 
 import ast
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -57,6 +58,7 @@ KNOWN = {"hpsde." + name.removesuffix(".py").removesuffix("/__init__").replace("
 ALLOWED = {"jax", "numpy", "scipy", "hpsde"}
 
 
+@functools.cache
 def statements(name: str, at_import: bool) -> list[ast.stmt]:
     """All statements of a file, or those that run when it is imported."""
     tree = ast.parse((PACKAGE / name).read_text(encoding="utf-8"))
@@ -72,6 +74,7 @@ def statements(name: str, at_import: bool) -> list[ast.stmt]:
     ]
 
 
+@functools.cache
 def imports(name: str, at_import: bool = False) -> set[str]:
     """The full names of all modules that a file imports: anywhere, or when it is itself imported."""
     found = set()
