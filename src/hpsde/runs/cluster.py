@@ -20,12 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from hpsde.errors import HpsdeError, InputError
-from hpsde.runs.jobs import Job, Outcome, check_timeout, evaluate_job, failed_outcome, single_jobs
+from hpsde.runs.jobs import SHORT_SECONDS, Job, Outcome, check_timeout, evaluate_job, failed_outcome, single_jobs
 from hpsde.runs.shipping import packed_task, unpacked_task
 
 CONNECT_SECONDS = 10.0
-SHORT_SECONDS = 0.1
-"""Where the last job was shorter, every thread gets one job in advance, so that it need not wait for the driver."""
 _POLL_SECONDS = 0.2
 """How often `run` looks whether it was stopped."""
 _COUNT_SECONDS = 1.0

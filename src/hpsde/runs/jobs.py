@@ -19,6 +19,8 @@ from hpsde.base.checks import as_numbers, usable_numbers
 from hpsde.errors import InputError
 from hpsde.steps.rollouts import seed_argument
 
+SHORT_SECONDS = 0.1
+"""Who did a shorter job gets its next one in advance, so that it need not wait for the driver."""
 _WRAPPER = str(Path(__file__).parent.parent / "tasks" / "task.py")
 _LONGEST_REASON = 10_000
 _UNWIND_SECONDS = 0.5

@@ -16,12 +16,19 @@ from loky import ProcessPoolExecutor
 
 from hpsde.base.checks import check_count
 from hpsde.errors import HpsdeError
-from hpsde.runs.jobs import Job, Outcome, check_timeout, evaluate_job, failed_outcome, single_jobs, timeout_reason
+from hpsde.runs.jobs import (
+    SHORT_SECONDS,
+    Job,
+    Outcome,
+    check_timeout,
+    evaluate_job,
+    failed_outcome,
+    single_jobs,
+    timeout_reason,
+)
 from hpsde.runs.processes import end_process, start_process
 from hpsde.runs.shipping import packed_task, unpacked_task
 
-SHORT_SECONDS = 0.1
-"""A worker whose last job was shorter gets its next one in advance, so that it need not wait for the driver."""
 GRACE_SECONDS = 5.0
 """How much longer than its time limit allows a job may take before its worker is killed."""
 _DEATHS = 2

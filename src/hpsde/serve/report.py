@@ -21,7 +21,6 @@ from hpsde.serve.model_data import model_data
 from hpsde.serve.newest import NewestPolicy
 from hpsde.serve.run_data import drawn_task, grid_data, run_data
 
-LARGEST_BYTES = 5_000_000
 ROLLOUT_BYTES, MODEL_BYTES, PAST_BYTES = 1_500_000, 1_000_000, 500_000
 """What rollouts, the policy and past policies may take. Of more rollouts some are left out, and the page says so; a
 larger policy is carried in a grid of contexts; of past policies there are fewer."""
