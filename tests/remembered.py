@@ -31,7 +31,7 @@ def steps():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(learner_module, "reestimate", _remembering)
         yield
-    forget()
+    _known.clear()
 
 
 @contextmanager
@@ -40,11 +40,6 @@ def nothing():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(learner_module, "reestimate", _reestimate)
         yield
-
-
-def forget():
-    """Everything is computed again."""
-    _known.clear()
 
 
 class _Pickler(pickle.Pickler):

@@ -471,8 +471,8 @@ def test_where_the_initial_density_is_not_known_nor_is_that_of_scouts():
 
 def test_the_seed_decides_where_scouts_go():
     one = next(proposals(make(seed=0)))
-    remembered.forget()
-    same, other = (next(proposals(make(seed=seed))) for seed in (0, 1))
+    with remembered.nothing():
+        same, other = [next(proposals(make(seed=seed))) for seed in (0, 1)]
     assert_array_equal(one.parameters, same.parameters)
     assert_array_equal(one.option, same.option)
     assert not np.array_equal(one.parameters[one.option == INITIAL], other.parameters[other.option == INITIAL])
