@@ -157,20 +157,22 @@ def wavy(contexts, parameters):
 TAKEN = {"options": "neural", "options.width": 7, "options.depth": 1, "features": "linear"}
 
 
+@pytest.fixture
+def taken(monkeypatch):
+    """Networks of 7 units, and no others, are taken whether they predict better or not."""
+    monkeypatch.setattr(neural, "CLEARLY", -np.inf)
+
+
 @pytest.fixture(scope="module")
-def taken():
-    """Networks of 7 units are taken whether they predict better or not."""
+def learned():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(neural, "CLEARLY", -np.inf)
-        yield
+        learner = small.run(small.make(1, 2, **TAKEN), wavy)
+        assert learner.policy
+    return learner
 
 
-@pytest.fixture(scope="module")
-def learned(taken):
-    return small.run(small.make(1, 2, **TAKEN), wavy)
-
-
-def test_it_is_learned_with_by_name_and_as_an_object(learned):
+def test_it_is_learned_with_by_name_and_as_an_object(learned, taken):
     small.assert_sound(learned.policy)
     assert learned.policy.options_kind == "neural"
     assert learned.policy.standard_options.h.W.shape == (4, 1, 7)
