@@ -1,10 +1,11 @@
 """Speed of the puddle task's rollouts beside a loop that follows its statement step by step; its best returns.
 
-    python benchmarks/puddle_rollouts.py [--rollouts 20000] [--slow-rollouts 1000] [--optimum]
+    python benchmarks/puddle_rollouts.py [--rollouts 20000] [--slow-rollouts 1000] [--optimum] [--policies]
 
 Rollouts are half the initial policy's, half good routes with noise. Prints rollouts per second of one core (CPU
 time), their ratio, and how far the two differ. With --optimum, the shortest route through every gap in every evaluation
-context: with 301 steps the route is linear in the parameters and its length convex.
+context: with 301 steps the route is linear in the parameters and its length convex. With --policies, the best that
+options can do whose parameters are linear in hpsde's features, the shorter the nearer their routes may come to puddles.
 """
 
 import os
@@ -23,6 +24,7 @@ import jax
 import numpy as np
 import scipy.optimize
 
+from hpsde.steps.features import ContextFeatures
 from hpsde.tasks.puddle import GAPS, PUDDLES, Puddle
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
@@ -110,14 +112,59 @@ def print_optimum() -> None:
         print(f"{gap}: the best in {len(here) / len(contexts):.0%} of the contexts{span}")
 
 
+def best_policy(task: Puddle, contexts: np.ndarray, gap: str, clearance: float) -> np.ndarray:
+    """Returns [N] of the policy through a gap whose mean length is least, its routes keeping clear of puddles.
+
+    Its parameters are linear in the squared-exponential features. Penalties grow until they hold.
+    """
+    base = task.routes(contexts, np.zeros((len(contexts), 10)))
+    x, rest = base[0, :, 0], base[:, :, 1]
+    response = task.routes(np.zeros((10, 1)), 1e-3 * np.eye(10)) - task.routes(np.zeros((10, 1)), np.zeros((10, 10)))
+    response = response[:, :, 1].T / 1e-3
+    features = ContextFeatures("squared-exponential").make(contexts)(contexts)
+    design = np.concatenate([np.ones((len(contexts), 1)), features], axis=1)
+    wall, (low, high) = (x > 1.9) & (x < 4.1), np.add(GAPS[gap], (clearance, -clearance))
+    start = next(each for each in task.solutions if each.name == gap).parameters(contexts)
+    numbers = np.linalg.lstsq(design, start, rcond=None)[0].ravel()
+
+    def cost(numbers: np.ndarray, penalty: float) -> tuple[float, np.ndarray]:
+        y = rest + design @ numbers.reshape(-1, 10) @ response.T
+        dy, end = np.diff(y), y[:, -1] - contexts[:, 0]
+        segments = np.hypot(np.diff(x), dy)
+        below, above = np.maximum(low - y[:, wall], 0.0), np.maximum(y[:, wall] - high, 0.0)
+        total = segments.sum() + penalty * (np.sum(below**2 + above**2) + 100.0 * np.sum(end**2))
+        slope = (dy / segments) @ np.diff(response, axis=0) + 2.0 * penalty * (above - below) @ response[wall]
+        slope += 200.0 * penalty * end[:, None] * response[-1]
+        return total / len(contexts), (design.T @ slope).ravel() / len(contexts)
+
+    for penalty in (10.0, 100.0, 1e3, 1e4):
+        options = {"maxiter": 3000, "maxfun": 5000}
+        found = scipy.optimize.minimize(cost, numbers, (penalty,), "L-BFGS-B", jac=True, options=options)
+        numbers = found.x
+    return task.evaluate(contexts, design @ numbers.reshape(-1, 10))
+
+
+def print_policies() -> None:
+    """Print the mean return of the best option in every evaluation context, for options that keep so clear."""
+    task = Puddle()
+    contexts = task.evaluation_contexts()[::2]
+    for clearance in (0.02, 0.1, 0.2, 0.3):
+        returns = np.max([best_policy(task, contexts, gap, clearance) for gap in GAPS], axis=0)
+        print(f"options {clearance} clear of puddles: mean return {returns.mean():.3f}")
+
+
 def main() -> None:
     """Run what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rollouts", type=int, default=20_000)
     parser.add_argument("--slow-rollouts", type=int, default=1000)
     parser.add_argument("--optimum", action="store_true")
+    parser.add_argument("--policies", action="store_true")
     arguments = parser.parse_args()
-    print_optimum() if arguments.optimum else compare(arguments.rollouts, arguments.slow_rollouts)
+    if arguments.optimum or arguments.policies:
+        print_optimum() if arguments.optimum else print_policies()
+    else:
+        compare(arguments.rollouts, arguments.slow_rollouts)
 
 
 if __name__ == "__main__":
