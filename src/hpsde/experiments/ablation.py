@@ -170,7 +170,8 @@ def make_page(rows: Sequence[Row], rows_file: Path) -> str:
     """The page as text."""
     cells = {row["cell"] for row in rows}
     found = changes(rows)
-    counts = {word: sum(verdict(each) == word for each in found) for word in ("gains", "loses", "undecided")}
+    verdicts, words = [verdict(each) for each in found], ("gains", "loses", "gains and loses", "undecided")
+    counts = {word: verdicts.count(word) for word in words if word in verdicts or word != "gains and loses"}
     said = ", ".join(f"{count} {word}" for word, count in counts.items())
     parts = [
         "# What each departure gains",
