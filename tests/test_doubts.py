@@ -8,6 +8,7 @@ import pytest
 import hpsde
 import small
 from hpsde.policy.doubts import Signs, find_doubts
+from hpsde.steps import judging
 
 GOOD = Signs(
     explained=0.9,
@@ -118,3 +119,17 @@ def test_options_that_are_too_stiff_for_their_solution_are_doubted(features, dou
         wave, **ranges, batched=True, rollouts=400, max_options=1, features=features, seed=1, progress=False
     )
     assert ("beaten" in [doubt.kind for doubt in policy.doubts]) == doubted
+
+
+def test_what_the_model_explains_is_what_it_did_best(monkeypatch):
+    """Rollouts that lie close together may spoil its prediction of first ones beside them; that is no new doubt."""
+    values = iter([0.95, 0.2, 0.97])
+    monkeypatch.setattr(judging, "explained", lambda *_: next(values))
+    learner, seen = small.make(), []
+    for number, count in enumerate(small.ROUNDS):
+        s = small.draw_contexts(number, count, 1)
+        xi = learner.ask(s).parameters
+        learner.tell(s, xi, small.two_ridges(s, xi))
+        assert "coarse" not in [doubt.kind for doubt in learner.policy.doubts]
+        seen.append(learner.info.explained)
+    assert seen == [0.95, 0.95, 0.97]

@@ -260,7 +260,9 @@ class HPSDE(Learner):
         self._history.add(self.info.updates, policy.standard_options, policy.units.contexts(contexts), slots)
 
     def _estimate(self, key: Array, usable: np.ndarray) -> HierarchicalPolicy:
+        explained = self.info.explained
         if self._frame is None or not self._history.behaviours:
+            explained = float("nan")
             # Until a policy has been asked, only the state is in the units of the old frame: all but the numbers goes.
             self._frame, self._state = self._make_frame(usable), State(next_number=self._state.next_number)
         frame, settings = self._frame, self.settings
@@ -275,6 +277,9 @@ class HPSDE(Learner):
         estimate, self._state, step = reestimate(key, data, *given)
         if estimate.features is not None:
             self._frame = maps[estimate.features]
+        # Where many rollouts are close together, what is left of a model that is smoother than the return spoils its
+        # prediction of first rollouts beside them: what it did best before is what it knows of the return at large.
+        step = replace(step, explained=float(np.fmax(step.explained, explained)))
         self.info = replace(self.info, **vars(step))
         if estimate.shown is not None:
             self._conditioned = self.info.updates + 1, estimate.shown.model.process

@@ -35,11 +35,12 @@ BEATEN = 0.25  # of how far the best rollout is above the middle first one, by w
 class StepInfo:
     """What a plot, a test or a doubt needs to know of one learning step.
 
-    explained: R^2 of the first rollouts, each predicted from all others. unexplored: share of the variance that is left
-    between the first rollouts. maxima: solutions that the model shows. width: of the widest option, in kernel lengths.
-    directions: see `directions_that_matter`. best_first: see `best_of_first`. beaten: see `share_beaten`. scatter: see
-    `least_scatter`. outliers: rollouts whose returns are not believed. quiet: rollouts since all options are narrow and
-    none was born or died. climbing: regions that climb still, where options are sought by them.
+    explained: R^2 of the first rollouts, each predicted from all others, the best so far. unexplored: share of the
+    variance that is left between the first rollouts. maxima: solutions that the model shows. width: of the widest
+    option, in kernel lengths. directions: see `directions_that_matter`. best_first: see `best_of_first`. beaten: see
+    `share_beaten`. scatter: see `least_scatter`. outliers: rollouts whose returns are not believed. quiet: rollouts
+    since all options are narrow and none was born or died. climbing: regions that climb still, where options are sought
+    by them.
     """
 
     options_kept: int = 0
