@@ -33,14 +33,13 @@ def test_good_signs_raise_no_doubt():
 
 def test_what_noise_hides_from_the_model_raises_no_doubt():
     assert find_doubts(GOOD._replace(explained=0.5, scatter=0.4)) == ()
-    assert find_doubts(GOOD._replace(behind=0.2, scatter=0.1)) == ()
     assert find_doubts(GOOD._replace(explained=0.5, scatter=float("nan"))) == ()
     assert [each.kind for each in find_doubts(GOOD._replace(explained=0.5, scatter=0.05))] == ["coarse"]
 
 
 def test_what_is_not_known_raises_no_doubt():
     nothing = float("nan")
-    names = ("unexplored", "expected", "best_first", "width", "outside", "beaten", "scatter", "behind")
+    names = ("unexplored", "expected", "best_first", "width", "outside", "beaten", "scatter")
     unknown = GOOD._replace(**dict.fromkeys(names, nothing))
     assert find_doubts(unknown) == ()
 
@@ -60,7 +59,6 @@ def test_what_is_not_known_raises_no_doubt():
         ("unsettled", {"settled": 1}, "1"),
         ("bound", {"outside": 0.44}, "44 %"),
         ("beaten", {"beaten": 0.13}, "13 %"),
-        ("behind", {"behind": 0.19}, "19 %"),
     ],
 )
 def test_each_sign_raises_its_own_doubt_with_its_number_and_what_to_do(kind, changes, number):

@@ -399,8 +399,11 @@ def test_an_own_encoder_is_given_again_on_loading(tmp_path):
     policy.save(tmp_path / "policy.npz")
     with pytest.raises(InputError, match="an encoder of your own, which is not in the file"):
         hpsde.load_policy(tmp_path / "policy.npz")
-    with pytest.raises(InputError, match="gave 1 numbers; this one gives 5"):
-        hpsde.load_policy(tmp_path / "policy.npz", encoder=lambda x: x[:, 0])
+    other = hpsde.load_policy(tmp_path / "policy.npz", encoder=lambda x: x[:, 0])
+    with pytest.raises(InputError, match=r"must give shape \[6, 1\] .* got \[6, 5\]"):
+        other.act(shown(small.draw_contexts(52, 6, 1)))
+    with pytest.raises(InputError, match="must be a function"):
+        OwnEncoder("brightness", SHAPE)
     loaded = hpsde.load_policy(tmp_path / "policy.npz", encoder=read_off)
     pictures = shown(small.draw_contexts(52, 6, 1))
     np.testing.assert_array_equal(loaded.act(pictures), policy.act(pictures))
@@ -421,6 +424,7 @@ def test_an_own_encoder_is_given_again_on_loading(tmp_path):
         ("encoder_pixels", lambda x: x - 400, "pixels that pictures of shape"),
         ("encoder_weights", lambda x: x[:, :1], "encoder_weights has shape"),
         ("encoder_lengths", lambda x: -x, "lengths must be positive"),
+        ("encoder_lengths", lambda x: 1e-200 * x, "lengths must be positive"),
         ("encoder_mean", lambda x: x * np.nan, "not finite"),
         ("encoder_number_part", lambda x: x + 1, "of different parts"),
         ("encoder_component_part", lambda x: x.astype(float), "encoder_component_part holds float64"),
@@ -574,3 +578,62 @@ def test_a_plot_of_pictures_writes_out_few_of_their_numbers(tmp_path):
     assert main(["resume", str(tmp_path / "run"), "--rollouts", "44", "--quiet"]) == 0
     assert main(["check", str(tmp_path / "run")]) == 0
     assert hpsde.load_policy(tmp_path / "run" / "policy.npz").encoder.size == 1
+
+
+# ---------------------------------------------------------------- what users' functions do
+
+
+def test_an_own_encoder_that_writes_into_its_argument_changes_nothing(tmp_path):
+    def read_in_place(pictures):
+        pictures *= 2.0
+        return read_off(pictures / 2.0)
+
+    pictures = shown(small.draw_contexts(3, 5, 1))
+    given = {"context_size": pictures.shape[1:], "initial": "uniform(-1, 1)", "encoder": read_in_place}
+    with hpsde.Run.create(tmp_path / "run", **given) as run:
+        asked = run.ask(pictures)
+    np.testing.assert_array_equal(np.stack([each.context for each in asked]).reshape(pictures.shape), pictures)
+
+
+def test_a_picture_that_an_own_encoder_cannot_read_is_refused_before_its_rollout():
+    def half_blind(pictures):
+        return np.where(pictures.max(axis=(1, 2))[:, None] > 0.0, read_off(pictures), np.nan)
+
+    pictures = shown(small.draw_contexts(3, 5, 1))
+    learner = hpsde.HPSDE(pictures.shape[1:], 1, initial=hpsde.Uniform([-1.0], [1.0]), encoder=half_blind)
+    pictures[3] = 0.0
+    for call in (learner.ask, lambda s: learner.add(s, np.zeros((5, 1)), np.zeros(5))):
+        with pytest.raises(InputError, match=r"row 3 is \[nan\]"):
+            call(pictures)
+
+
+def test_what_an_own_encoder_raises_is_said():
+    def broken(pictures):
+        raise KeyError("no block in this picture")
+
+    with pytest.raises(InputError, match=r"encoder failed on 2 contexts: KeyError: .*no block"):
+        hpsde.HPSDE((4, 4), 1, initial=hpsde.Uniform([-1.0], [1.0]), encoder=broken)
+
+
+def test_what_hardly_any_picture_shows_is_left_out():
+    """A corner that is lit in one picture of many, which is not among those that numbers are learned from."""
+    rng = np.random.default_rng(0)
+    pictures = bars(rng.uniform(0.0, 1.0, (600, 1)))
+    for lit in range(1, 12):
+        some = pictures.copy()
+        some[lit, :2, :2] += 0.7
+        assert np.all(np.isfinite(hpsde.PictureEncoder.fit(some).encode(some.reshape(600, -1)[:20])))
+
+
+def test_noise_is_no_picture():
+    with pytest.raises(InputError, match="change independently"):
+        hpsde.PictureEncoder.fit(np.random.default_rng(0).random((400, 16, 16)))
+
+
+def test_the_encoder_of_another_run_is_refused(tmp_path):
+    given = {"context_size": (20, 20), "initial": "uniform(-1, 1)", "encoder": fitted()}
+    for name in "ab":
+        hpsde.Run.create(tmp_path / name, **given).close()
+    (tmp_path / "a" / "encoder.npz").write_bytes((tmp_path / "b" / "encoder.npz").read_bytes())
+    with pytest.raises(FileFormatError, match="not that of this run"), hpsde.Run.open(tmp_path / "a") as run:
+        run.ask(bars(places(1)))

@@ -111,7 +111,7 @@ def test_every_public_name_is_in_the_reference():
 def test_every_doubt_is_explained():
     worst = Signs(
         explained=0.0, unexplored=1.0, expected=0.0, best_first=1.0, width=9.0, options=1, maxima=2, settled=0,
-        outside=1.0, directions=30, first=10, climbing=2, beaten=0.5, scatter=0.0, behind=0.2,
+        outside=1.0, directions=30, first=10, climbing=2, beaten=0.5, scatter=0.0,
     )  # fmt: skip
     kinds = [doubt.kind for doubt in find_doubts(worst)]
     kinds.insert(1, find_doubts(worst._replace(explained=0.5))[0].kind)

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from hpsde.base.groups import Group
-from hpsde.errors import UnknownNameError
+from hpsde.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
     from hpsde.learners.ask_tell import Learner
@@ -130,6 +130,11 @@ def encoder_for(encoder: Any, task: Any, seed: int) -> dict[str, Any]:
         return {"encoder": of_function(encoder, task, seed)}
     if encoder != PICTURES:
         raise UnknownNameError("encoder", encoder, (PICTURES,))
+    if task is None:
+        raise InputError(
+            "encoder='pictures' is fitted to a task's contexts, and there is no task here: give "
+            "hpsde.PictureEncoder.fit(pictures)"
+        )
     from hpsde.steps.pictures import PictureEncoder
 
     return {"encoder": PictureEncoder.of_task(task, seed)}

@@ -178,14 +178,14 @@ class Learner(ABC):
     @double_precision
     def propose(self, contexts: np.ndarray, by_policy: bool) -> Proposal:
         """Parameters for checked contexts [N, S], by the policy as it stands or by the initial one."""
-        key = self._key(ASK, self.proposals)
+        key, z = self._key(ASK, self.proposals), self._encoded(contexts)  # refused now, not when the rollout is done
         if not by_policy:
             proposal = self._draw_initial(key, contexts)
             number = np.zeros(len(contexts), dtype=np.int64)
         elif self._policy is None:
             raise AskTellError("there is no policy yet to propose parameters; update must come first")
         else:
-            proposal = self._draw(key, self._encoded(contexts), self._policy)
+            proposal = self._draw(key, z, self._policy)
             number = np.where(proposal.option == INITIAL, 0, self._policy.option_numbers[proposal.option])
         self.proposals += 1
         return proposal._replace(number=number)
@@ -239,6 +239,7 @@ class Learner(ABC):
         if len(xi) == 0:
             raise InputError(f"{caller} needs at least one rollout; got 0 rows")
         rows = self.check_contexts(contexts, len(xi), caller)
+        self._encoded(rows)
         return rows, xi, *check_returns(returns, len(xi), failed)
 
     def observe(

@@ -18,7 +18,6 @@ from hpsde.errors import InputError
 from hpsde.learners.ask_tell import DENSITY, Info, Learner, Proposal
 from hpsde.policy.doubts import Doubt, Signs, find_doubts, signs_of_regions
 from hpsde.policy.hierarchical import HierarchicalPolicy
-from hpsde.policy.measured import NEWEST
 from hpsde.settings import Settings, changed_settings
 from hpsde.steps import climbing, discovery, gaussian, latent, level, scouting, stopping
 from hpsde.steps.behaviours import History
@@ -337,31 +336,8 @@ class HPSDE(Learner):
             first=int(np.sum(data.mask & data.initial)),
             beaten=step.beaten,
             scatter=step.scatter,
-            behind=self._behind(data, policy),
         )
         return find_doubts(signs)
-
-    def _behind(self, data: Data, policy: HierarchicalPolicy) -> float:
-        """By how much the newest rollouts of an option in use earned less than is expected of its mean parameters in
-        the same contexts, as a share of what is gained there over the middle first rollout; of the one that lacks most.
-        """
-        gate, told = policy.gate, self.rollouts
-        if not isinstance(gate, GPGate) or not gate.cautious or gate.binary:
-            return float("nan")
-        if np.isfinite(self._state.least) or not np.any(data.mask & data.initial):
-            return float("nan")
-        typical = float(np.median(data.advantages[data.mask & data.initial]))
-        used = np.unique(policy.gate_scores(policy.known_contexts[judged(data)]).argmax(axis=0))
-        behind = [float("nan")]
-        believed = ~told.failed & ~pad_rows(self._state.distrusted, len(told.failed))[: len(told.failed)]
-        for place, number in zip(used.tolist(), policy.option_numbers[used].tolist(), strict=True):
-            own = np.flatnonzero((told.number == number) & believed)[-NEWEST:]
-            if len(own) < NEWEST:
-                continue
-            expected = gate.warp.inverse(policy.gate_scores(told.contexts[own])[place])
-            earned = told.returns[own] - policy.units.level(told.contexts[own])
-            behind.append(float(np.mean(expected - earned) / max(np.mean(expected) - typical, 1e-300)))
-        return float(np.nanmax(behind)) if len(behind) > 1 else behind[0]
 
     def _make_frame(self, usable: np.ndarray) -> Frame:
         contexts, parameters = self.rollouts.contexts[usable], self.rollouts.parameters[usable]

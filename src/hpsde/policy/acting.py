@@ -20,6 +20,7 @@ from hpsde.policy.spans import Span, find_span
 if TYPE_CHECKING:
     from hpsde.steps.gaussian import LinearGaussian
 
+MOST_SPANS = 200  # options that are looked at so; a file may have thousands
 PART = 2**18  # numbers of a kernel matrix that are computed at once
 
 Limits = tuple[np.ndarray, np.ndarray] | None
@@ -114,6 +115,9 @@ class GPInUse:
     def prepare(self, means: np.ndarray, contexts: np.ndarray) -> None:
         """Compute what choices between options need, and what their means [O, N, D] in some contexts tell of others."""
         self.process.prepare()
+        if len(means) > MOST_SPANS:
+            self.spans = []
+            return
         spans = [find_span(self.process, at) for at in self._scaled(means, contexts)]
         self.spans = [span for span in spans if span is not None] if all(spans) else []
 

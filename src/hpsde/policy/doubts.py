@@ -36,8 +36,7 @@ class Signs(NamedTuple):
     a uniform initial policy. directions: of the parameters, that matter. first: how many first rollouts there are.
     climbing: regions that climb still, where options are sought by them. beaten: share of the contexts in which a
     rollout was better than every option is. scatter: of the newest rollouts of the steadiest option around the model, a
-    share of the first returns' variance. behind: how much the newest rollouts of an option in use earn less than is
-    expected of its mean, as a share of what is gained.
+    share of the first returns' variance.
     """
 
     explained: float
@@ -54,7 +53,6 @@ class Signs(NamedTuple):
     climbing: int = 0
     beaten: float = float("nan")
     scatter: float = float("nan")
-    behind: float = float("nan")
 
 
 def signs_of_regions(options: int, tops: int, settled: int, climbing: int) -> Signs:
@@ -66,7 +64,6 @@ def signs_of_regions(options: int, tops: int, settled: int, climbing: int) -> Si
 EXPLAINED = 0.1
 RESOLVED = 0.7
 NOISE = 0.2
-BEHIND, STEADY = 0.05, 0.01
 UNEXPLORED = 0.4
 WIDTH = 2.5
 SETTLED = 3
@@ -133,14 +130,6 @@ def _of_the_options(signs: Signs) -> Iterator[Doubt]:
             f"In {100 * signs.beaten:.0f} % of the contexts a rollout was much better than any option is: an option "
             "does not follow its solution there, or a solution has no option. More rollouts; if it stays, other "
             "features, such as features='squared-exponential'.",
-        )
-    if signs.behind > BEHIND and signs.scatter < STEADY:
-        yield Doubt(
-            "behind",
-            float(signs.behind),
-            f"The newest rollouts of an option in use earn less than the model expects of it, by "
-            f"{100 * signs.behind:.0f} % of what was gained: it still explores widely, or the model is wrong there. "
-            "More rollouts.",
         )
     if signs.width > WIDTH:
         yield Doubt(

@@ -141,24 +141,24 @@ def _encoder(kind: str | None, arrays: dict[str, np.ndarray], function: Any) -> 
     if kind is None:
         return None
     own = {name.removeprefix("encoder_"): arrays[name] for name in arrays if name.startswith("encoder_")}
-    found, size = restored_encoder(kind, own, function), len(arrays["units_context_centre"])
+    size = len(arrays["units_context_centre"])
+    found = restored_encoder(kind, own, function, size)
     if found.size != size:
-        if kind == OwnEncoder.kind:
-            raise InputError(
-                f"encoder must be the function the policy was learned with, which gave {size} numbers; this one gives "
-                f"{found.size}"
-            )
         raise ValueError(f"its encoder gives {found.size} numbers, its options take {size}")
     return found
 
 
-def restored_encoder(kind: str, arrays: dict[str, np.ndarray], function: Any = None) -> Encoder:
-    """The encoder of its arrays; a ValueError where they do not fit together. function: the user's own."""
+def restored_encoder(
+    kind: str, arrays: dict[str, np.ndarray], function: Any = None, size: int | None = None
+) -> Encoder:
+    """The encoder of its arrays; a ValueError where they do not fit together. function: the user's own, which gives
+    `size` numbers.
+    """
     check_shapes(arrays, ENCODERS[kind].fields)
     shape = tuple(arrays["shape"].tolist())
     if not shape or min(shape) < 1 or math.prod(shape) > LARGEST_SHAPE:
         raise ValueError(f"its contexts are of shape {list(shape)}")
-    return OwnEncoder(function, shape) if kind == OwnEncoder.kind else ENCODERS[kind].restored(arrays)
+    return OwnEncoder(function, shape, size=size) if kind == OwnEncoder.kind else ENCODERS[kind].restored(arrays)
 
 
 def policy_arrays(policy: HierarchicalPolicy) -> dict[str, np.ndarray]:

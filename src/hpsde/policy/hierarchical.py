@@ -323,12 +323,12 @@ class HierarchicalPolicy:
                 raise InputError(f"this policy needs a context of {self.context_size} numbers; got none")
             return np.zeros((1, 0)), True
         array = as_numbers("context", contexts)
+        if array.ndim == 0 and (self.context_size if self.encoder is None else np.prod(self.encoder.shape)) == 1:
+            array = array[None]
         if self.encoder is not None:
             single = array.shape in (self.encoder.shape, (self.context_size,))
             rows = self.encoder.rows("context", array[None] if single else array)
             return self.encoder.encode(rows), single
-        if self.context_size == 1 and array.ndim == 0:
-            array = array[None]
         single = array.ndim == 1 and array.shape[0] == self.context_size
         rows = check_rows("context", array[None] if single else array, self.context_size)
         return rows, single

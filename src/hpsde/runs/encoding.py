@@ -17,12 +17,26 @@ from hpsde.steps.encoders import Encoder, OwnEncoder
 FORMAT, VERSION = "hpsde-encoder", 1
 
 
-def save_encoder(encoder: Encoder | None, path: Path) -> None:
-    """Write it, where there is one; of a function of the user's own only which contexts it is for."""
+def save_encoder(encoder: Encoder | None, path: Path, run: str) -> None:
+    """Write it, where there is one; of a function of the user's own only what it is for."""
     if encoder is None:
         return
-    header = {"format": FORMAT, "version": VERSION, "kind": encoder.kind}
+    header = _header(encoder.kind, run) | {"size": encoder.size}
     write_arrays(path, {"header": np.array(json.dumps(header)), **encoder.arrays()})
+
+
+def check_encoder(encoder: Encoder | None) -> None:
+    """An InputError where what would be written of it could not be read again."""
+    if encoder is None:
+        return
+    try:
+        restored_encoder(encoder.kind, encoder.arrays(), getattr(encoder, "function", None), encoder.size)
+    except ValueError as error:
+        raise InputError(f"the encoder cannot be stored: {error}") from error
+
+
+def _header(kind: str, run: str) -> dict[str, Any]:
+    return {"format": FORMAT, "version": VERSION, "kind": kind, "run": run}
 
 
 def load_encoder(path: Path, config: RunConfig, given: Any) -> Encoder | None:
@@ -40,9 +54,13 @@ def load_encoder(path: Path, config: RunConfig, given: Any) -> Encoder | None:
     try:
         arrays = read_arrays(path, "an encoder")
         header = json.loads(str(arrays.pop("header")))
-        if header != {"format": FORMAT, "version": VERSION, "kind": config.encoder}:
+        size = header.pop("size")
+        if header != _header(config.encoder, config.run):
             raise ValueError("its header is not that of this run's encoder")
-        return restored_encoder(config.encoder, arrays, given)
+        encoder = restored_encoder(config.encoder, arrays, given, size)
+        if encoder.size != size:
+            raise ValueError(f"its encoder gives {encoder.size} numbers and not {size}")
+        return encoder
     except FileNotFoundError:
         raise FileFormatError(
             f"{path} is missing: without it the run's contexts cannot be read. Put that of a backup in its place; it "
@@ -50,5 +68,5 @@ def load_encoder(path: Path, config: RunConfig, given: Any) -> Encoder | None:
         ) from None
     except HpsdeError:
         raise
-    except (KeyError, ValueError, TypeError) as error:
+    except (AttributeError, KeyError, ValueError, TypeError, RecursionError) as error:
         raise FileFormatError(f"{path} is damaged: {error}") from error

@@ -18,7 +18,7 @@ from hpsde.problems import Problem, distribution_text, problem_from_words
 from hpsde.runs.config import RunConfig, versions
 from hpsde.runs.folder import CONFIG
 from hpsde.steps.bounds import bounds_text
-from hpsde.steps.encoders import Encoder, make_encoder
+from hpsde.steps.encoders import Encoder, context_shape, make_encoder
 from hpsde.tasks.task import check_task, task_extras, task_from_function
 
 CHUNK = 25
@@ -56,7 +56,7 @@ def make_config(
         given |= problem.settings | ({} if problem.max_options is None else {"max_options": problem.max_options})
     context_size = int(getattr(problem if task is None else task, "context_size"))  # noqa: B009 - of either
     encodes = make_encoder(
-        encoder_for(encoder, task, seed).get("encoder"), shape or extras.context_shape or (context_size,)
+        encoder_for(encoder, task, seed).get("encoder"), context_shape(shape or extras.context_shape or context_size)
     )
     config = RunConfig(
         run=uuid.uuid4().hex,

@@ -18,7 +18,7 @@ from hpsde.learning import TOLERANCE
 from hpsde.methods import DEFAULT_METHOD
 from hpsde.policy.hierarchical import HierarchicalPolicy
 from hpsde.runs.config import RunConfig
-from hpsde.runs.encoding import save_encoder
+from hpsde.runs.encoding import check_encoder, save_encoder
 from hpsde.runs.events import SET
 from hpsde.runs.files import json_ready, write_json
 from hpsde.runs.folder import CONFIG, DATABASE, ENCODER, ITERATIONS, PAST, POLICY, RESULT, STATE, prepare_folder
@@ -121,10 +121,11 @@ class Run(Ledger):
             tolerance=tolerance,
             settings=settings if are_initial(bounds) else {"bounds": bounds} | settings,
         )
+        check_encoder(learner.encoder)
         prepare_folder(folder, overwrite)
         try:
             Store.create(folder / DATABASE)
-            save_encoder(learner.encoder, folder / ENCODER)
+            save_encoder(learner.encoder, folder / ENCODER, config.run)
             write_json(folder / CONFIG, config.as_dict())
         except OSError as error:
             raise StorageError(f"{folder} cannot be written: {error}") from error

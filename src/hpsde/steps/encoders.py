@@ -1,13 +1,13 @@
 """Encoders: from a context as it is, such as a picture, to the few numbers z that everything else is learned on.
 
 Model of the return, density, options, gate and features see z alone; rollouts are stored with contexts as they are. An
-encoder is fixed before the first rollout. What one context gives never depends on the others that are encoded with it.
+encoder is fixed before the first rollout. What one context gives must not depend on others that are encoded with it.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import prod
 from typing import Any, ClassVar
 
@@ -16,7 +16,7 @@ import numpy as np
 from hpsde.base.archive import WHOLE_NUMBERS, Field
 from hpsde.base.checks import as_numbers, check_count, check_shaped, usable_numbers
 from hpsde.base.draws import fold_in, make_key, with_key
-from hpsde.errors import InputError
+from hpsde.errors import HpsdeError, InputError
 
 __all__ = ["Encoder", "Flat", "OwnEncoder", "context_shape", "make_encoder"]
 
@@ -82,23 +82,39 @@ class Flat(Encoder):
 class OwnEncoder(Encoder):
     """A function of the user's own, contexts [N, *shape] -> z [N, Z].
 
-    To know Z it is tried on `some` contexts, or on two of random numbers from 0 to 1.
+    To know Z, where no `size` says it, it is tried on `some` contexts, or on two of random numbers from 0 to 1.
     """
 
     kind = "own"
 
-    def __init__(self, function: Callable[[np.ndarray], Any], shape: Any, some: np.ndarray | None = None):
+    def __init__(
+        self,
+        function: Any,
+        shape: Any,
+        some: np.ndarray | None = None,
+        size: int | None = None,
+    ):
+        if not callable(function):
+            raise InputError(f"encoder must be a function [N, ...] -> [N, Z]; got {function!r:.80}")
         self.function, self.shape = function, context_shape(shape)
+        if size is not None:
+            self.size = size
+            return
         probes = np.random.default_rng(0).random((PROBES, prod(self.shape))) if some is None else some
         self.size = -1
         self.size = self.encode(probes).shape[1]
 
     def encode(self, rows: np.ndarray) -> np.ndarray:
-        """What the function gives, checked."""
+        """What the function gives for a copy, checked."""
         if not len(rows) and self.size >= 0:
             return np.zeros((0, self.size))
-        given = self.function(rows.reshape(len(rows), *self.shape))
-        z = as_numbers("what the encoder gives", np.asarray(given))
+        try:
+            given = self.function(rows.reshape(len(rows), *self.shape).copy())
+        except HpsdeError:
+            raise
+        except Exception as error:
+            raise InputError(f"the encoder failed on {len(rows)} contexts: {type(error).__name__}: {error}") from error
+        z = as_numbers("what the encoder gives", given)
         if z.ndim != 2 or len(z) != len(rows) or not z.shape[1] or self.size not in (-1, z.shape[1]):
             wanted = f"[{len(rows)}, {'Z' if self.size < 0 else self.size}]"
             raise InputError(

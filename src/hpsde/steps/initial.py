@@ -116,9 +116,10 @@ def _densities(name: str, values: Any, rows: int) -> np.ndarray:
 def make_initial(initial: Any, parameter_size: int, any_context: bool = False) -> InitialPolicy:
     """The initial policy from a task, a distribution or an array of samples.
 
-    any_context: of a task that says its distribution, `initial`, take this: it needs no context.
+    any_context: of a task whose first parameters do not depend on the context (`initial_of_any_context`), take their
+    distribution, `initial`: it needs no context.
     """
-    if any_context and isinstance(getattr(initial, "initial", None), Distribution):
+    if any_context and getattr(initial, "initial_of_any_context", False):
         return FromDistribution(initial.initial)
     if hasattr(initial, "sample_initial") and hasattr(initial, "log_initial"):
         return FromTask(initial, parameter_size)

@@ -32,6 +32,7 @@ __all__ = ["PictureEncoder"]
 PICTURES = 2000  # of a task, which cost no rollouts
 FEWEST = 50  # pictures to fit it to
 POINTS = 500  # of the pictures that others are compared with
+MOST_NUMBERS = 100  # that learning on them is not hopeless
 MOST_PIXELS = 4096  # of which correlations are computed; more are averaged in squares
 STILL = 1e-3  # share of the largest standard deviation that is none
 SMALL = 1e-3  # share of the largest part's variance that is none
@@ -115,7 +116,16 @@ class PictureEncoder(Encoder):
         mean = rows.mean(axis=0)
         x = rows - mean
         points = x[np.linspace(0, len(rows) - 1, min(len(rows), POINTS)).astype(int)]
-        found = [_learned(x, points, average) for average in _parts(x, shape)]
+        averages = [each for each in _parts(x, shape) if np.ptp(points @ each, axis=0).any()]
+        if not averages:
+            raise InputError("pictures must differ in more of them; got pictures of which all but a few are alike")
+        found = [_learned(x, points, average) for average in averages]
+        size = sum(len(each.offset) for each in found)
+        if size > MOST_NUMBERS:
+            raise InputError(
+                f"pictures must show a few things that move; in these {len(found)} parts change independently, which "
+                f"takes {size} numbers, and {MOST_NUMBERS} are the most. Give an encoder of your own"
+            )
         values = rows.min(), rows.max(), np.ptp(rows, axis=1).min()
         return cls(shape, _joined(mean, found, values))
 
@@ -176,7 +186,7 @@ class PictureEncoder(Encoder):
         known = np.unique(parts.component_part)
         if not len(known) or not np.array_equal(known, np.unique(parts.number_part)):
             raise ValueError("its encoder's components and numbers are of different parts")
-        if not np.all(parts.lengths > 0.0):
+        if not np.all((parts.lengths > 0.0) & (parts.lengths**2 > 0.0)):
             raise ValueError("its encoder's lengths must be positive")
         return cls(tuple(shape.tolist()), parts)
 
@@ -234,11 +244,11 @@ def _averages(x: np.ndarray, shape: tuple[int, ...]) -> Any:
     """A matrix [X, Q] that averages over squares of pixels where these are too many; else the identity."""
     moving = np.flatnonzero(x.std(axis=0) > 0.0)
     size, pixels = x.shape[1], len(moving)
-    if pixels <= MOST_PIXELS or len(shape) < 2:
+    if pixels <= MOST_PIXELS:
         return sparse.identity(size, format="csc")
-    side = int(np.ceil(np.sqrt(pixels / MOST_PIXELS)))
-    index = np.indices(shape)
-    groups = [index[0] // side, index[1] // side, *index[2:]]
+    longest = np.argsort(shape, kind="stable")[-2:]  # the axes of the picture, not that of its colours
+    side = int(np.ceil((pixels / MOST_PIXELS) ** (1.0 / len(longest))))
+    groups = [index // side if axis in longest else index for axis, index in enumerate(np.indices(shape))]
     _, label = np.unique(np.stack([each.ravel() for each in groups]), axis=1, return_inverse=True)
     count = np.bincount(label.ravel())
     return sparse.csc_matrix((1.0 / count[label.ravel()], (np.arange(size), label.ravel())))

@@ -166,6 +166,7 @@ class FunctionTask:
     rollouts: int = TaskExtras.rollouts
     solutions: tuple[Solution, ...] = ()
     numpy_keys: ClassVar[bool] = True
+    initial_of_any_context: ClassVar[bool] = True
 
     @property
     def context_size(self) -> int:
