@@ -42,6 +42,7 @@ DIRECTIONS = 5  # at most, where few are tried
 LEFT_OUT = 4  # every so many rollouts one is left out to choose the axes by
 BY_WAY_OF = 2.0 / 3.0  # of the most points of an exact process: points that all rollouts speak by where there are more
 MANY = 4  # times `max_points`: with more rollouts a sparse process sees all of them
+CONTRADICTED = 0.1  # nats for every rollout, by which all are less likely than as mere noise
 FIT_POINTS = 384  # most rollouts that the marginal likelihood looks at, and that axes on trial are found from
 
 
@@ -363,18 +364,31 @@ def _likeliest_process(
     z: np.ndarray, y: np.ndarray, mask: np.ndarray, start: gp.Hyperparameters | None, settings: SurfaceSettings
 ) -> gp.Hyperparameters:
     """The likeliest hyper-parameters, found from some of the points; or the start's, if the likelihood of all points
-    is higher there: what some points look like the others may contradict.
+    is higher there: what some points look like the others may contradict. If all points are clearly less likely than
+    as mere noise, as hardly any fault is among those that were looked at, found from all, with more noise at first.
     """
     found, info = _likeliest(z, y, mask, start, settings)
-    if start is not None and info.points < mask.sum():
-        found = max(found, start, key=lambda each: gp.log_evidence(each, z, y, mask))
+    count = int(mask.sum())
+    if info.points >= count:
+        return found
+    known = [(float(gp.log_evidence(each, z, y, mask)), each) for each in (found, start) if each is not None]
+    value, found = max(known, key=lambda each: each[0])
+    noise = -0.5 * (np.log(2.0 * np.pi * max(float(np.var(y[mask])), 1e-300)) + 1.0)
+    if value < count * (noise - CONTRADICTED):
+        noisy = found._replace(log_noise=np.maximum(found.log_noise, found.log_signal + np.log(NOISE)))
+        found, _ = _likeliest(z, y, mask, noisy, settings, count)
     return found
 
 
 def _likeliest(
-    z: np.ndarray, y: np.ndarray, mask: np.ndarray, start: gp.Hyperparameters | None, settings: SurfaceSettings
+    z: np.ndarray,
+    y: np.ndarray,
+    mask: np.ndarray,
+    start: gp.Hyperparameters | None,
+    settings: SurfaceSettings,
+    points: int | None = None,
 ) -> tuple[gp.Hyperparameters, gp.FitInfo]:
-    isotropic, points = settings.return_model.axes == "isotropic", FIT_POINTS
+    isotropic, points = settings.return_model.axes == "isotropic", points or FIT_POINTS
     return gp.fit_hyperparameters(z, y, mask, start, isotropic=isotropic, fit_points=points, tolerance=TOLERANCE)
 
 
