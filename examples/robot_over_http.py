@@ -9,6 +9,7 @@ server that is restarted meanwhile is waited for; a tell that got no answer is t
 from __future__ import annotations
 
 import argparse
+import http.client
 import json
 import math
 import os
@@ -39,7 +40,7 @@ class Service:
             except urllib.error.HTTPError as error:
                 if error.code not in (429, 503) or time.monotonic() > end:
                     raise SystemExit(f"{call}: {error.code}: {json.load(error)['error']}") from error
-            except (urllib.error.URLError, ConnectionError, TimeoutError):
+            except (OSError, http.client.HTTPException, json.JSONDecodeError):  # no answer, or a part of one
                 if time.monotonic() > end:
                     raise
             time.sleep(0.2)

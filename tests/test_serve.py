@@ -337,6 +337,26 @@ def test_many_clients_at_once_and_a_kill_in_between_lose_nothing(tmp_path):
     assert done == told
 
 
+def test_a_client_asks_again_where_the_answer_was_cut_off():
+    """A server that is killed while it answers has sent a part of it."""
+    whole = b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\nConnection: close\r\n\r\n" + b'{"told": 1} '
+    answers = [b"", whole[:20], whole[:-5], whole]
+
+    def serve(taken):
+        for answer in answers:
+            connection, _ = taken.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        server = threading.Thread(target=serve, args=(taken,), daemon=True)
+        server.start()
+        service = robot_example().Service(f"http://127.0.0.1:{taken.getsockname()[1]}", None, patience=LONG)
+        assert service.post("tell", {}) == {"told": 1}
+        server.join(timeout=LONG)
+
+
 def wait_until(holds, seconds=LONG):
     end = time.monotonic() + seconds
     while not holds():
