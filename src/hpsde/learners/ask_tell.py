@@ -120,6 +120,7 @@ class Learner(ABC):
         if self.bounds is not None:
             self._initial = Within(self._initial, self.bounds)
         self._start = self._initial  # which takes contexts as they are
+        self._last_encoded = np.zeros((0, 0)), np.zeros((0, self.context_size))  # asked, checked and observed in turn
         if self.encoder is not None:
             self._initial = OfEncoded(self._start)
         self.pending = np.zeros(
@@ -347,7 +348,10 @@ class Learner(ABC):
         """What is learned on [N, Z], of checked contexts [N, S]."""
         if self.encoder is None:
             return contexts
-        z = self.encoder.encode(contexts)
+        before, z = self._last_encoded
+        if not np.array_equal(before, contexts):
+            z = self.encoder.encode(contexts)
+            self._last_encoded = contexts.copy(), z
         if isinstance(self._initial, OfEncoded):
             self._initial.remember(z, contexts)
         return z

@@ -323,7 +323,7 @@ class HierarchicalPolicy:
                 raise InputError(f"this policy needs a context of {self.context_size} numbers; got none")
             return np.zeros((1, 0)), True
         array = as_numbers("context", contexts)
-        if array.ndim == 0 and (self.context_size if self.encoder is None else np.prod(self.encoder.shape)) == 1:
+        if array.ndim == 0 and self.context_size == 1:
             array = array[None]
         if self.encoder is not None:
             single = array.shape in (self.encoder.shape, (self.context_size,))

@@ -14,7 +14,7 @@ from hpsde.steps.landscape import Landscape, axes_of, scores_of
 from hpsde.steps.latent import Latent, Shown
 from hpsde.steps.numbering import Numbers
 from hpsde.steps.residuals import explained as explained_by
-from hpsde.steps.rollouts import NEWEST, Data
+from hpsde.steps.rollouts import Data
 from hpsde.steps.scouting import NARROW
 from hpsde.steps.state import State
 from hpsde.steps.surface import Surface
@@ -171,8 +171,7 @@ def least_scatter(data: Data, seen: Data, found: Latent) -> float:
     variance of the first returns; of the option where it is least. What scatters everywhere is noise. Not known where
     hills are climbed: the landscape does not decide about these.
     """
-    own = data.mask & ~data.initial & (found.responsibilities > 0.5)
-    newest = [np.flatnonzero(each)[-NEWEST:] for each in own if each.sum() >= FEWEST]
+    newest = [rows for each in found.responsibilities > 0.5 if len(rows := data.newest(each)) >= FEWEST]
     variance = float(np.var(data.advantages[data.mask & data.initial])) if newest else 0.0
     if not variance > 0.0:
         return float("nan")
@@ -181,7 +180,7 @@ def least_scatter(data: Data, seen: Data, found: Latent) -> float:
 
 def share_outside(data: Data) -> float:
     """Share of the policy's newest rollouts that lie against or beyond the bounds of a uniform initial policy."""
-    own = np.flatnonzero(data.mask & ~data.initial)[-NEWEST:]
+    own = data.newest()
     if data.range is None or not len(own):
         return float("nan")
     low, high = data.range

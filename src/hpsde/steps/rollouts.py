@@ -184,6 +184,10 @@ class Data(NamedTuple):
     level: np.ndarray | float = 0.0  # [N] what the contexts alone add to the returns
     bends: int = 0  # how many features, the last ones, are there only for refinement to bend means by
 
+    def newest(self, belongs: np.ndarray | bool = True) -> np.ndarray:
+        """Numbers of the policies' newest rollouts, of those that `belongs` [N] marks."""
+        return np.flatnonzero(self.mask & ~self.initial & belongs)[-NEWEST:]
+
     @property
     def advantages(self) -> np.ndarray:
         """Returns less their level [N]: what the model of the return is a model of. Rounding errors are 0."""

@@ -18,7 +18,7 @@ from hpsde.steps.landscape import Landscape, signal
 from hpsde.steps.latent import Latent
 from hpsde.steps.option_policies import check_added
 from hpsde.steps.refinement import NOISE_SHARE
-from hpsde.steps.rollouts import NEWEST, Data
+from hpsde.steps.rollouts import Data
 from hpsde.steps.state import State
 from hpsde.steps.surface import Surface
 
@@ -105,7 +105,7 @@ def explored(
     share = np.full(len(responsibilities), noise)
     squares = (data.returns - seen.returns) ** 2 / signal(landscape) ** 2
     for o, belongs in enumerate(responsibilities > 0.5):
-        own = np.flatnonzero(data.mask & ~data.initial & belongs)[-NEWEST:]
+        own = data.newest(belongs)
         if len(own) > 1:
             share[o] = min(noise, float(np.sqrt(np.mean(squares[own]))))
     L = landscape.view.L
